@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Average number of times that a byte is sent on its way to its owner by log steps: a payload takes
-// one hop for each bit set in its distance.
+// Returns the average number of times that a byte is sent before it reaches its owner by log steps:
+// a payload is sent once for each bit set in its distance.
 double log_step_hops(int ranks) {
   std::size_t hops = 0;
   for (unsigned distance = 1; distance < static_cast<unsigned>(ranks); ++distance) {
@@ -31,14 +31,13 @@ std::string time_text(double us) {
 
 bool pays(double instead_us, double us) { return us > 0 && kLeastGain * instead_us <= us; }
 
-/// A choice of paths for all buckets of a set, among the methods of `compression_methods` down to
-/// `last`.
+/// The paths of all buckets of a set, among the methods of `compression_methods` up to `last`.
 struct Way {
   const CompressionMethod* last;
   std::vector<ReducePath> paths = {};
   double exchange_us = 0;
-  double work_us = 0;  // including work on shared cores
-  double last_us = 0;  // time of the last bucket, if it is sparse
+  double work_us = 0;  // work on shared cores
+  double last_us = 0;  // time of the last bucket, if it has a codec
 
   void add(const ReducePath& path, const BucketExchange& bucket) {
     paths.push_back(path);
@@ -56,11 +55,10 @@ std::string predicted(const PathPrediction& prediction) {
   return fmt::format("{} {}", to_string(prediction.path), time_text(prediction.us));
 }
 
-/// Chooses the path of a bucket. Considers the methods in the order of `compression_methods`, down
-/// to `last`.
+/// Chooses the path of a bucket among the methods up to `last`, in the order of preference.
 CompressionChoice choose_up_to(const CompressionMethod* last, const CompressedBucketShape& bucket,
                                const CompressionCosts& costs) {
-  PathPrediction best{.us = kNever}, other;  // the last comparison
+  PathPrediction best{.us = kNever}, other;  // `other` is the path of the last comparison
   bool compress = false;
   for (const CompressionMethod* method : compression_methods()) {
     if (!method->competes) continue;
@@ -105,7 +103,7 @@ double predict_us(const ReducePath& path, const CompressedBucketShape& bucket,
   const double others = bucket.ranks - 1;
   const double rounds = log_step_rounds(bucket.ranks);
   const double work = work_us(path, bucket, costs);
-  // Time of rounds with `messages` messages each.
+  // Returns the time of rounds with `messages` messages each.
   const auto link = [&](double of_rounds, double messages, double bytes) {
     return of_rounds * (costs.link.latency_us + messages * costs.message_us) +
            bytes / costs.link.bytes_per_us;
@@ -113,7 +111,7 @@ double predict_us(const ReducePath& path, const CompressedBucketShape& bucket,
   const ExchangeNeeds needs = path.method->needs(bucket, costs);
   const double to_owners = needs.contribution_bytes * others / bucket.ranks;
   const double back = needs.result_bytes * others / bucket.ranks;
-  // Chunks overlap with other chunks in flight.
+  // Work on a chunk overlaps with transfers of other chunks.
   if (!path.route) return link(2 * rounds, 1, 0) + std::max(work, link(0, 0, to_owners + back));
   switch (*path.route) {
     case ExchangeRoute::kAllGather:

@@ -8,7 +8,7 @@ ExchangeNeeds dense_needs(const CompressedBucketShape& bucket, const Compression
   return {.contribution_bytes = bytes, .result_bytes = bytes};
 }
 
-// A cast to the wire and back moves as many bytes as a pass that reads two streams and writes one.
+// A cast to the wire dtype and back moves as many bytes as reading two arrays and writing one.
 ExchangeNeeds cast_needs(const CompressedBucketShape& bucket, const CompressionCosts& costs) {
   const double bytes = 2 * static_cast<double>(bucket.count);
   return {.contribution_bytes = bytes,
@@ -22,7 +22,7 @@ namespace methods {
 
 constinit const CompressionMethod none{
     .name = "none", .title = "dense", .competes = true, .needs = dense_needs};
-/// For `auto` it represents both 16-bit dtypes: the spec's own one decides.
+/// For `auto` it represents both 16-bit dtypes; the spec's `wire` selects one.
 constinit const CompressionMethod fp16{.name = "fp16",
                                        .title = "dense 16-bit",
                                        .competes = true,

@@ -39,14 +39,14 @@ Number read_number(std::string_view text, std::string_view number) {
   return value;
 }
 
-/// A text that may follow the density, or one that ends with a number.
+/// A setting that may follow the density: a fixed text, or a text that ends with a number.
 struct Setting {
-  std::string_view name;   ///< "rule="; empty if `value` is the whole text.
-  std::string_view value;  ///< "quota", "STEPS".
-  /// False if `argument` is not this setting. Errors quote the whole `text`.
+  std::string_view name;   ///< Such as "rule="; empty if `value` is the whole text.
+  std::string_view value;  ///< Such as "quota" or "STEPS".
+  /// Returns false if `argument` is not this setting. Errors quote the whole `text`.
   std::function<bool(CompressionSpec&, std::string_view text, std::string_view argument)> read;
-  std::function<std::string(const CompressionSpec&)> print;  ///< Empty: the setting has its
-                                                             ///< default.
+  /// Returns an empty text if the setting has its default.
+  std::function<std::string(const CompressionSpec&)> print;
 };
 
 template <typename Value>
@@ -90,7 +90,7 @@ bool read_momentum(CompressionSpec& spec, std::string_view text, std::string_vie
   fail(text, fmt::format("momentum {} is not between 0 and 1", value));
 }
 
-/// Sorted as in texts; settings of one name are adjacent.
+/// In the order of printed texts; settings with the same name are adjacent.
 const std::vector<Setting>& settings() {
   using Spec = CompressionSpec;
   using Route = std::optional<ExchangeRoute>;
@@ -155,7 +155,7 @@ void read_setting(CompressionSpec& spec, std::string_view text, std::string_view
   values.empty() ? fail_unknown(text, prefix, names) : fail_unknown(text, whole, values);
 }
 
-/// The text up to the first `separator` outside parentheses, or all of it.
+/// Returns the position of the first `separator` outside parentheses; npos if there is none.
 std::size_t find_outside_brackets(std::string_view text, char separator) {
   int depth = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -278,8 +278,8 @@ bool CompressionRules::any(bool (CompressionSpec::*is_such)() const) const {
 }
 
 bool matches(std::string_view pattern, std::string_view name) {
-  // Where to resume if the text after the last `*` does not match: the `*` then takes one more
-  // character.
+  // If the text after the last `*` does not match, matching resumes at `after_star`, and the `*`
+  // matches one more character.
   std::size_t p = 0, n = 0;
   std::size_t after_star = std::string_view::npos;
   std::size_t star_end = 0;

@@ -13,55 +13,55 @@
 
 namespace kolo {
 
-/// The compression that a user requests for one tensor: METHOD or METHOD(DENSITY,SETTING,...), as
-/// listed by `compression_help`.
+/// The compression that a user requests for one tensor, as text METHOD or
+/// METHOD(DENSITY,SETTING,...); see `compression_help`.
 struct CompressionSpec {
   const CompressionMethod* method = &methods::none;
-  double density = 0.01;         ///< Share of elements that is sent, above 0 and up to 1.
-  DType wire = DType::kFloat16;  ///< Dtype of values on the wire.
-  float momentum = 0;            ///< Above 0: momentum correction on each rank.
-  std::size_t warmup = 0;        ///< Number of dense steps.
-  std::size_t ramp = 0;          ///< Number of steps of falling density after the warm-up.
-  bool feedback = true;          ///< False: values that are not sent are lost.
+  double density = 0.01;         ///< Share of elements to send, in (0, 1].
+  DType wire = DType::kFloat16;  ///< Dtype of values in messages to owners.
+  float momentum = 0;            ///< Factor of momentum correction; 0 means none.
+  std::size_t warmup = 0;        ///< Number of dense steps at the start.
+  std::size_t ramp = 0;          ///< Number of steps with falling density after the dense steps.
+  bool feedback = true;          ///< If false, values that are not sent are lost.
   QuotaRule rule = QuotaRule::kQuota;
-  std::optional<ExchangeRoute> route = std::nullopt;  ///< Empty: the chooser decides.
+  std::optional<ExchangeRoute> route = std::nullopt;  ///< If empty, the chooser decides.
   SparseScope scope = SparseScope::kBetweenNodes;
 
-  /// Errors: KoloError(kConfig) naming the text and its mistake.
+  /// Errors: KoloError(kConfig) that names the text and its mistake.
   static CompressionSpec parse(std::string_view text);
-  /// The text that `parse` accepts, without settings at their defaults; equal specs give equal
-  /// texts.
+  /// Returns a text that `parse` accepts, without settings that have their default. Equal specs
+  /// give equal texts.
   std::string to_string() const;
 
-  /// The spec that applies to one tensor: biases, norms and other small tensors are sent dense,
-  /// because they are sensitive and cost little.
+  /// Returns the spec that applies to one tensor: biases, norms and other small tensors are sent
+  /// dense, because they are sensitive to compression and cost little.
   CompressionSpec for_tensor(std::size_t count, std::size_t dimensions) const;
   static constexpr std::size_t kSmallestSparse = 4096;
 
   /// True if the method uses a compressed bucket.
   bool has_codec() const { return method->make_codec != nullptr; }
-  /// True if only a part of the elements is sent, once dense steps are over.
+  /// True if only some of the elements are sent after the dense steps.
   bool is_sparse() const { return has_codec() && method->takes_density; }
-  /// True if the chooser decides on the method.
+  /// True if the chooser decides which method is used.
   bool is_open() const { return method->is_open; }
   bool leaves_choices() const { return is_open() || (has_codec() && !route); }
-  /// True if the method uses a compressed bucket, or may do so.
+  /// True if the method uses a compressed bucket, or the chooser may choose one.
   bool may_be_coded() const { return has_codec() || is_open(); }
-  /// The steps before the density is reached.
+  /// Returns the dense steps and the densities before `density` applies.
   WarmUp warm_up() const;
 
   friend bool operator==(const CompressionSpec&, const CompressionSpec&) = default;
 };
 
-/// Methods and settings, for help.
+/// Returns a text that lists all methods and settings.
 std::string compression_help();
 
-/// Specs by tensor name: `PATTERN=SPEC,PATTERN=SPEC,...`, or one SPEC for all. `*` stands for any
-/// characters and `?` for one. The first matching rule wins; a tensor that no rule matches is not
-/// compressed.
+/// Maps tensor names to specs: `PATTERN=SPEC,PATTERN=SPEC,...`, or one SPEC for all tensors. In a
+/// pattern, `*` matches any characters and `?` matches one. The first rule that matches is used; a
+/// tensor without a matching rule is not compressed.
 class CompressionRules {
  public:
-  /// Errors: KoloError(kConfig) naming the rule and its mistake.
+  /// Errors: KoloError(kConfig) that names the rule and its mistake.
   static CompressionRules parse(std::string_view text);
   std::string to_string() const;
 
@@ -71,16 +71,16 @@ class CompressionRules {
     std::string pattern;
     CompressionSpec spec;
   };
-  /// In order; a spec for all tensors has the pattern "*".
+  /// The rules in their order; a spec for all tensors has the pattern "*".
   const std::vector<Rule>& rules() const { return rules_; }
-  /// True if some rule's spec satisfies `is_such`.
+  /// True if `is_such` is true for the spec of some rule.
   bool any(bool (CompressionSpec::*is_such)() const) const;
 
  private:
   std::vector<Rule> rules_;
 };
 
-/// True if the whole name matches a pattern of `*` and `?`. Pure.
+/// True if `pattern` with `*` and `?` matches the whole name. Pure.
 bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace kolo

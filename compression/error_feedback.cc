@@ -15,11 +15,10 @@
 namespace kolo {
 namespace {
 
-/// Numbers between two checks for bad values: without a branch per number, compilers vectorise the
-/// loop.
+/// Numbers between two checks for bad values: a branch per number would prevent vector code.
 constexpr std::size_t kNumbersPerCheck = 1024;
 
-/// Treats floating-point numbers as `Bits`; infinities and NaN have all bits of `exponent` set.
+/// Treats floating-point numbers as `Bits`. Infinities and NaN have all bits of `exponent` set.
 template <typename Bits>
 bool all_below(const void* data, std::size_t count, Bits exponent) {
   const std::span bits(static_cast<const Bits*>(data), count);
@@ -36,8 +35,7 @@ bool all_below(const void* data, std::size_t count, Bits exponent) {
 // Elements folded between two checks for values that are not finite.
 constexpr std::size_t kFoldBlock = 1024;
 
-// Folds all elements of a step in which only non-finite sums are candidates. Returns true if there
-// are none.
+// Folds all elements. Returns true if all sums are finite; only other sums are candidates.
 bool fold_all(FoldScan scan, std::size_t count) {
   std::array<std::uint32_t, kFoldBlock + kCandidateSlack> indices;
   std::array<float, kFoldBlock + kCandidateSlack> values;

@@ -20,7 +20,7 @@ using Residual = FeedbackState::Tensor;
 
 std::size_t end_of(const Residual& tensor) { return tensor.first + tensor.residual.size(); }
 
-/// The saved parts of tensor `name` of all old ranks, in order; either all or none have velocities.
+/// Returns the parts of tensor `name` that old ranks saved, in order; all or none have velocities.
 std::vector<const Residual*> parts_of(std::span<const FeedbackState> old_ranks,
                                       const std::string& name) {
   std::vector<const Residual*> parts;

@@ -7,7 +7,7 @@
 
 namespace kolo {
 
-/// A tensor, or a part of one, with its own residual on a rank.
+/// A tensor, or a part of one, whose residual a rank holds.
 struct FeedbackTensor {
   std::string name;
   std::size_t count = 0;
@@ -21,37 +21,36 @@ struct FeedbackState {
     std::string name;
     std::vector<float> residual;
     std::vector<float> velocity;  ///< Empty without momentum correction.
-    std::size_t first = 0;        ///< Index in the tensor of the part's first element.
+    std::size_t first = 0;        ///< Index of the part's first element in the tensor.
     friend bool operator==(const Tensor&, const Tensor&) = default;
   };
   std::vector<Tensor> tensors;
   friend bool operator==(const FeedbackState&, const FeedbackState&) = default;
 };
 
-/// Converts the state to the bytes of a file, in the byte order of this machine, and back, bit for
-/// bit. Errors: KoloError(kData) if `bytes` is truncated or not such a state.
+/// Converts the state to the bytes of a file, in the byte order of this machine, and back without
+/// any change. Errors: KoloError(kData) if `bytes` is truncated or is not such a state.
 std::vector<std::byte> to_bytes(const FeedbackState& state);
 FeedbackState feedback_state_from(std::span<const std::byte> bytes);
 
-/// The share of another job's state that one rank takes over.
+/// The part of another job's state that one rank of this job receives.
 struct FeedbackShare {
-  std::vector<FeedbackTensor> tensors;  ///< The tensors taken over; with velocities, if those were
-                                        ///< saved.
-  int position = 0;                     ///< Its position among the ranks that have these tensors.
-  int ranks = 1;                        ///< The number of those ranks.
-  /// If results are averages, the new number of ranks over the old one; otherwise 1. This preserves
-  /// the sum of all states divided by the divisor of results.
+  std::vector<FeedbackTensor> tensors;  ///< The tensors or parts that it receives.
+  int position = 0;                     ///< Index of the rank among these `ranks` ranks.
+  int ranks = 1;                        ///< Number of the ranks that hold these parts.
+  /// The new number of ranks divided by the old number if results are averages, otherwise 1. This
+  /// preserves the sum of all states divided by the divisor of results.
   double factor = 1;
 };
 
-/// The state of one new rank, from the states of all old ranks in order. Among the old ranks that
-/// had an element, the state of the p-th goes to the new rank at position p mod `ranks`, is added
-/// there in ascending p, and is multiplied by `factor`. Nothing is lost, whatever parts of tensors
-/// the old ranks had.
+/// Returns the state of one new rank, from the states of all old ranks in order. For each element,
+/// the old ranks that hold it are numbered from p = 0. The state of old rank p is added to the new
+/// rank at position p mod `ranks`, in ascending p; the sums are multiplied by `factor`. All old
+/// state is used, whatever parts the old ranks held.
 ///
 /// Threads: pure; any.
-/// Errors:  KoloError(kData) naming the tensor if no rank had an element, or only some of its old
-///          ranks had a velocity.
+/// Errors:  KoloError(kData) that names the tensor if no old rank has one of its elements, or only
+///          some old ranks have its velocity.
 FeedbackState remap(std::span<const FeedbackState> old_ranks, const FeedbackShare& share);
 
 }  // namespace kolo

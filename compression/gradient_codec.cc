@@ -140,7 +140,7 @@ void GradientCodec::fold(const CodecElements& elements) {
 }
 
 void GradientCodec::inspect(const CodecElements& finished) {
-  if (step_ == Step::kNone) begin(Step::kSparse);  // a rank with an empty shard
+  if (step_ == Step::kNone) begin(Step::kSparse);  // this rank's shard is empty
   const auto look = [&](std::size_t offset, std::size_t count) {
     if (finished.data != nullptr) {
       return are_finite({reinterpret_cast<const float*>(finished.data) + offset, count});
@@ -165,7 +165,7 @@ void GradientCodec::begin_sparse(const CodecElements& contribution) {
 }
 
 void GradientCodec::spoil() {
-  // Written to an element that `inspect` reads on all ranks.
+  // `inspect` reads this element on all ranks.
   places_.front()[0] = std::numeric_limits<float>::quiet_NaN();
 }
 

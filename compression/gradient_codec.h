@@ -14,28 +14,28 @@
 
 namespace kolo {
 
-/// Counters of a compressed bucket, in total and for its last step.
+/// Counters of a compressed bucket: `steps` and `skipped` in total, the others for the last step.
 struct GradientCodecStats {
-  std::size_t steps = 0;       ///< Ended steps, including skipped ones.
-  std::size_t skipped = 0;     ///< Aborted steps.
-  std::size_t k = 0;           ///< Most values that this rank may send in a step; 0 in a dense one.
-  std::size_t sent_pairs = 0;  ///< Pairs sent, including those to itself.
-  std::size_t kept_pairs = 0;  ///< Pairs in all results.
-  std::size_t payload_bytes =
-      0;  ///< Bytes in use in its payloads to and as an owner, each counted once.
+  std::size_t steps = 0;          ///< Ended steps, including aborted ones.
+  std::size_t skipped = 0;        ///< Aborted steps.
+  std::size_t k = 0;              ///< Pairs that this rank selected; 0 in a dense step.
+  std::size_t sent_pairs = 0;     ///< Pairs that this rank sent, including pairs to itself.
+  std::size_t kept_pairs = 0;     ///< Pairs in the results of all owners.
+  std::size_t payload_bytes = 0;  ///< Used bytes of the payloads that this rank encoded, as
+                                  ///< contributor and as owner; each counts once.
 };
 
-/// The codec of one compressed bucket on one rank, with error feedback. The tensors of a codec
-/// share payloads, owners and a schedule; the job fixes the codec, independently of bucket sizes.
-/// The method defines the content of payloads: its codec implements `encode`, `merge`, `decode` and
-/// `find_sent`.
+/// The codec of one compressed bucket on one rank, with error feedback. All tensors of the bucket
+/// share payloads, owners and schedules. The bucket is fixed for the job and does not depend on the
+/// sizes of other buckets. The method defines the content of payloads: its codec implements
+/// `encode`, `merge`, `decode` and `find_sent`.
 ///
-/// The step number decides whether a step is dense or sparse. The caller starts the bucket with the
-/// schedule of `compile_dense_step` or `compile_sparse`. When the buckets of all codecs of a set
-/// are complete, it asks all codecs whether they are finite, and commits all or aborts all:
+/// The step number determines whether a step is dense or sparse. The caller starts the bucket with
+/// the schedule of `compile_dense_step` or `compile_sparse`. When all compressed buckets of a set
+/// are complete, the caller commits the step if all codecs are finite, or aborts it:
 ///
-///     start(codec.is_dense() ? dense bucket : sparse bucket)    of every codec
-///     all finite() ? commit() : abort()                         every codec, on all ranks
+///     start(codec.is_dense() ? dense bucket : sparse bucket)    for every codec
+///     all finite() ? commit() : abort()                         for every codec, on all ranks
 ///
 /// `finite` is equal on all ranks. If it is false, every rank's tensors hold a NaN or an infinity.
 ///
@@ -48,8 +48,8 @@ class GradientCodec : public Codec {
 
   // --- Around a step ----------------------------------------------------------------------------
 
-  /// Number of the next step, from 0; the warm-up depends on it. Set it after loading a checkpoint,
-  /// to the same value on all ranks.
+  /// The number of the next step, from 0, on which the warm-up depends. After loading a checkpoint,
+  /// set it to the same value on all ranks.
   std::size_t step() const { return stats_.steps; }
   void set_step(std::size_t step);
   /// True if the next step is dense.
@@ -57,51 +57,52 @@ class GradientCodec : public Codec {
   /// True if the next step is a dense step of the warm-up, in which residuals are zero.
   bool is_warming_up() const { return stats_.steps < options_.warm_up.dense_steps; }
 
-  /// True if a step has run that is neither committed nor aborted.
+  /// True if a step has run and is neither committed nor aborted.
   bool has_run() const { return step_ != Step::kNone; }
   /// True if all numbers of the completed step were finite on all ranks.
   bool finite() const { return finite_; }
-  /// Accepts the step: the values in the result leave the residuals.
+  /// Accepts the step: values that are part of the result are subtracted from the residuals.
   void commit();
-  /// Discards the step: no residual has changed.
+  /// Discards the step; residuals stay unchanged.
   void abort();
 
   // --- State, between steps ---------------------------------------------------------------------
 
-  /// Names and places of the parts of tensors whose residuals this rank holds.
+  /// Returns the parts of tensors whose residuals this rank holds.
   const std::vector<SparsePart>& parts() const { return layout_.parts; }
-  /// Euclidean norm of the residuals of this rank's parts of one tensor.
+  /// Returns the Euclidean norm of the residuals of this rank's parts of one tensor.
   double residual_norm(std::size_t tensor) const;
   FeedbackState save() const { return feedback_.save(); }
   /// Errors: as ErrorFeedback::load.
   void load(const FeedbackState& state) { feedback_.load(state); }
   void check_state(const FeedbackState& state) const { feedback_.check_state(state); }
-  /// This rank's share of the states of another job's ranks; see `remap`.
+  /// Returns the part of another job's state that this rank receives; see `remap`.
   FeedbackShare share(double factor) const;
-  /// Discards the residuals; velocities stay.
+  /// Sets all residuals to zero; velocities stay.
   void drop_residuals();
   const GradientCodecStats& stats() const { return stats_; }
-  /// Makes the next step dense, whatever its number; it leaves no residual. Collective.
+  /// Makes the next step dense, whatever its number, so that it sends all residuals. Collective:
+  /// all ranks call it.
   void flush_next() { flushes_ = true; }
 
-  // --- Codec: the executor's --------------------------------------------------------------------
+  // --- Called by the executor -------------------------------------------------------------------
 
   void fold(const CodecElements& elements) final;
   void inspect(const CodecElements& finished) final;
 
  protected:
   bool gathers() const { return options_.route == ExchangeRoute::kAllGather; }
-  /// Density of this step; empty if it is dense.
+  /// Returns the density of this step; empty if the step is dense.
   std::optional<double> density() const;
   /// Begins a sparse step with these elements.
   void begin_sparse(const CodecElements& contribution);
-  /// Sets the address of each part.
+  /// Stores the address of each part of the elements.
   void locate(const CodecElements& elements);
   std::span<float> part_at(std::size_t part) const;
-  /// Replaces a result that some rank found not to be finite, so that `inspect` sees it on all
-  /// ranks.
+  /// Writes a NaN to the result, because some rank found a number that is not finite. `inspect`
+  /// then finds the NaN on all ranks.
   void spoil();
-  /// Writes the pairs that leave the residuals after a sparse step to `sent_`.
+  /// Writes the pairs that a sparse step subtracts from the residuals to `sent_`.
   virtual void find_sent() = 0;
 
   const SparseOptions options_;
@@ -115,9 +116,9 @@ class GradientCodec : public Codec {
 
   void begin(Step step);
 
-  std::vector<float*> places_;  // by part
+  std::vector<float*> places_;  // address of each part's elements
   const std::vector<std::size_t> tensor_offsets_;
-  const std::vector<std::size_t> looked_at_;  // first element of every shard of the bucket
+  const std::vector<std::size_t> looked_at_;  // first element of each shard, which `inspect` reads
   bool finite_ = true;
   bool flushes_ = false;
   Step step_ = Step::kNone;

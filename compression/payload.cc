@@ -11,7 +11,7 @@
 namespace kolo {
 namespace {
 
-// Size of an L1 buffer between memory of any alignment and the kernels.
+// Elements of a buffer in the L1 cache, between memory of any alignment and the kernels.
 constexpr std::size_t kBlock = 512;
 
 void check_wire(DType wire, int exponent) {

@@ -35,7 +35,7 @@ bool is_two_level(int rank, const ProcessGrid& grid, const SparseOptions& option
          grid.local_size(rank) > 1;
 }
 
-// The parts of tensors that lie in the shard.
+// Returns the parts of tensors that are in the shard.
 std::vector<SparsePart> parts_in(const Extent& shard, const SparseOptions& options) {
   const std::vector<std::size_t> offsets = tensor_offsets(options);
   std::vector<SparsePart> parts;
@@ -71,10 +71,10 @@ Schedule finished(ScheduleBuilder builder, const ProcessGrid& grid, const Sparse
   return schedule;
 }
 
-/// Appends the exchange of one shard among the ranks of a layout, including the builder's. The
-/// shard, in its bucket or its home, holds the contribution before and the result after. All these
-/// ranks call it with layouts that differ only in their own position. Allocates payloads that a
-/// step produces or consumes together in succession.
+/// Appends the exchange of one shard among the ranks of a layout, which include the builder's rank.
+/// The shard, in its bucket or its home, holds the contribution before and the result after. All
+/// these ranks append it with layouts that differ only in `position`. Payloads that one step
+/// produces or consumes together are allocated one after the other.
 ///
 ///     all-gather   encode · contributions to all · merge as every owner · decode
 ///     else         encode · shares to the owners · merge · results to all · decode
@@ -108,7 +108,7 @@ class Exchange {
   }
   std::size_t count_of(int owner) const { return layout_.plan.ownership().local_count(owner); }
   Range& result_of(int owner) { return results_[static_cast<std::size_t>(owner)]; }
-  /// Calls visit(position) for every other rank, starting after this one.
+  /// Calls visit(position) for every other rank, starting with the next rank.
   template <typename Visit>
   void for_others(Visit visit) const {
     for (int i = 0; i + 1 < ranks_; ++i) visit(pairwise_destination(ranks_, own_, i));
@@ -119,7 +119,7 @@ class Exchange {
     return all;
   }
 
-  /// Makes results of owners first, first + 1, ..., modulo the number of owners.
+  /// Allocates the results of owners first, first + 1, ..., modulo the number of owners.
   void make_results(int first) {
     results_.resize(static_cast<std::size_t>(ranks_));
     for (int i = 0; i < ranks_; ++i) {
@@ -163,7 +163,7 @@ class Exchange {
     }
   }
 
-  /// Returns the shares of all ranks for this owner, in order.
+  /// Returns the shares of all ranks for this owner, in the order of ranks.
   std::vector<Range> send_straight(const std::vector<Range>& shares) {
     std::vector<Range> mine(static_cast<std::size_t>(ranks_));
     mine[static_cast<std::size_t>(own_)] = shares[static_cast<std::size_t>(own_)];
@@ -201,7 +201,7 @@ class Exchange {
     return mine;
   }
 
-  // Before round b this rank has the results of 2^b owners, starting with its own.
+  // Before round b this rank has the results of 2^b owners, starting with its own result.
   void gather_by_steps() {
     for (int distance = 1; distance < ranks_; distance *= 2) {
       std::vector<Range> leaving, coming;
@@ -260,7 +260,7 @@ std::optional<double> density_at(const WarmUp& warm_up, double density, std::siz
 std::size_t pairs_to_keep(double density, std::size_t count) {
   check(density > 0 && density <= 1, "a density lies above 0 and does not exceed 1");
   if (count == 0) return 0;
-  // 0.1 * 30 is slightly more than 3, but means 3.
+  // 0.1 * 30 is slightly more than 3 in binary, but means 3.
   constexpr double kSlightlyLess = 1 - 1e-12;
   const double pairs = std::ceil(density * static_cast<double>(count) * kSlightlyLess);
   return std::clamp<std::size_t>(static_cast<std::size_t>(pairs), 1, count);

@@ -12,9 +12,9 @@
 namespace kolo {
 namespace {
 
-constexpr std::size_t kWord = 64;  // bits
+constexpr std::size_t kWord = 64;  // in bits
 
-// Calls visit(tensor, pair in the tensor, element of the group), in ascending order of elements.
+// Calls visit(tensor, pair in the tensor, element of the bucket), in ascending order of elements.
 template <typename Visit>
 void for_pairs(const SparsePlan& plan, const Contribution& contribution, const Visit& visit) {
   std::size_t offset = 0;
@@ -222,7 +222,7 @@ void split(const SparsePlan& plan, const Contribution& contribution, Shares& sha
   std::partial_sum(shares.begins.begin(), shares.begins.end(), shares.begins.begin());
   shares.pairs.indices.resize(shares.begins.back());
   shares.pairs.values.resize(shares.begins.back());
-  // Advances each start to its end, which is the start of the next owner.
+  // Advances each owner's start to its end, which is the start of the next owner.
   for_pairs(plan, contribution, [&](std::size_t t, std::size_t j, std::size_t element) {
     const std::size_t place = shares.begins[owner_of(element)]++;
     shares.pairs.indices[place] = ownership.local(element);
@@ -271,7 +271,7 @@ void returned(const SparsePlan& plan, const Contribution& contribution,
               std::span<Pairs> tensors) {
   const BlockOwnership ownership = plan.ownership();
   for (Pairs& tensor : tensors) tensor.clear();
-  // An owner's indices ascend with the elements, so one cursor per result suffices.
+  // An owner's indices ascend with the elements, so one cursor per result is enough.
   cursors.assign(results.size(), 0);
   for_pairs(plan, contribution, [&](std::size_t t, std::size_t j, std::size_t element) {
     const auto owner = static_cast<std::size_t>(ownership.owner(element));

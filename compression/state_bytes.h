@@ -13,7 +13,7 @@
 
 namespace kolo {
 
-/// Writes state that outlives a job as bytes of a file, in the byte order of this machine.
+/// Writes state to the bytes of a file, in the byte order of this machine.
 class StateWriter {
  public:
   void number(std::uint64_t value) { raw(&value, sizeof(value)); }
@@ -35,7 +35,7 @@ class StateWriter {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads the state back in the same order. Errors: KoloError(kData) if the bytes end too early.
+/// Reads state in the order of its writing. Errors: KoloError(kData) if the bytes end too early.
 class StateReader {
  public:
   /// `what` is the name of the state, for errors.
@@ -59,7 +59,7 @@ class StateReader {
     if (count > 0) std::memcpy(values.data(), bytes.data(), bytes.size());
     return values;
   }
-  /// The bytes that are left.
+  /// Returns the bytes that are not read yet.
   std::span<const std::byte> rest() const { return left_; }
 
   [[noreturn]] void fail(std::string_view what) const {

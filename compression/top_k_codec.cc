@@ -7,7 +7,7 @@
 namespace kolo {
 namespace {
 
-/// The largest sums, as pairs of value and index.
+/// Sends the largest sums as pairs of value and index.
 class TopKCodec final : public GradientCodec {
  public:
   TopKCodec(int rank, const ProcessGrid& grid, const SparseOptions& options)
@@ -68,7 +68,7 @@ class TopKCodec final : public GradientCodec {
 
   void decode(Payloads results, const CodecElements& elements, double scale) override {
     locate(elements);
-    // Most of the result is zero.
+    // Most elements of the result are zero.
     for (std::size_t i = 0; i < layout_.parts.size(); ++i) std::ranges::fill(part_at(i), 0.0f);
     const bool finite = std::ranges::all_of(results, [&](std::span<const std::byte> result) {
       return is_finite(result_plan_, result);
@@ -160,23 +160,23 @@ class TopKCodec final : public GradientCodec {
 
   const BlockOwnership ownership_;
   const PayloadPlan share_plan_, result_plan_, contribution_plan_;
-  SparsePlan step_plan_;  // with the k of this step
+  SparsePlan step_plan_;  // `layout_.plan` with the k of this step
 
-  // Memory used within a step.
+  // Memory that is used only within a step.
   Contribution contribution_;
   Shares shares_;
   Share whole_;
   Pairs decoded_;
   OwnerSum sum_;
-  Pairs sums_;                 // of this owner, or with the bucket's indices
-  std::vector<Pairs> owners_;  // sums by owner, later results
+  Pairs sums_;                 // sums of this owner, or of all owners with indices of the bucket
+  std::vector<Pairs> owners_;  // sums by owner, later results by owner
   std::vector<std::uint32_t> keys_;
   std::vector<QuotaPart> quotas_;
   std::vector<std::size_t> cursors_;
   bool sum_is_finite_ = true;
 };
 
-// --- Payloads and price -------------------------------------------------------------------------
+// --- Payloads and costs -------------------------------------------------------------------------
 
 PayloadForm form_of(const PayloadPlan& plan, std::size_t usual_pairs) {
   return {.capacity = plan.capacity(),
@@ -189,7 +189,7 @@ PayloadForms forms(const SparsePlan& plan) {
           .contribution = form_of(plan.contribution(), plan.k)};
 }
 
-// Selection is one pass that reads two streams and writes one.
+// Selection is one pass that reads two arrays and writes one.
 ExchangeNeeds needs(const CompressedBucketShape& bucket, const CompressionCosts& costs) {
   const auto pairs = static_cast<double>(bucket.pairs);
   return {.contribution_bytes = pairs * bucket.pair_bytes,

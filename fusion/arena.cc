@@ -18,7 +18,7 @@ ArenaAllocator::ArenaAllocator(std::size_t capacity_bytes, std::string_view user
     : capacity_(capacity_bytes), user_(user), option_(option) {}
 
 std::size_t ArenaAllocator::allocate(std::size_t bytes) {
-  // Whole pages, so that committing the memory of one bucket does not commit another's.
+  // Buckets get whole pages, so that committing the memory of one bucket does not commit another's.
   const std::size_t needed =
       std::max<std::size_t>(1, (bytes + kPageBytes - 1) / kPageBytes) * kPageBytes;
   std::size_t offset = 0;

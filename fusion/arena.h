@@ -8,19 +8,18 @@
 
 namespace kolo {
 
-/// Decides where buckets lie in the arena. It hands out offsets, not memory. Ranks that allocate
-/// and release in the same order get the same offsets, so one number gives a bucket's place in
-/// every rank's arena. First fit. Threads: one.
+/// Allocates offsets of buckets in the arena, not memory. Ranks that allocate and release in the
+/// same order get the same offsets, so a bucket has the same offset in every rank's arena. Uses
+/// first fit. Threads: one.
 class ArenaAllocator {
  public:
-  /// For errors: `user` names the user of the arena, and `option` the option that limits it.
+  /// Errors name `user`, which uses the arena, and `option`, which limits its size.
   explicit ArenaAllocator(std::size_t capacity_bytes, std::string_view user = "a bucket",
                           std::string_view option = "arena_bytes (KOLO_ARENA_BYTES)");
 
-  /// Errors: KoloError(kResources) naming the requested and the free bytes, and the option to
-  ///         raise.
+  /// Errors: KoloError(kResources) with the requested and the free bytes, and the option to raise.
   std::size_t allocate(std::size_t bytes);
-  /// Before: `offset` came from `allocate` and has not been released.
+  /// Before: `allocate` returned `offset`, and it has not been released.
   void release(std::size_t offset);
 
   std::size_t capacity() const { return capacity_; }
@@ -32,8 +31,8 @@ class ArenaAllocator {
   std::map<std::size_t, std::size_t> used_;  // offset -> bytes
 };
 
-/// The part of a rank's arena that the rank allocates independently of other ranks: for its groups
-/// and for tensors of the program. Offsets count from the beginning of the arena. Threads: any.
+/// The part of a rank's arena that the rank allocates independently of other ranks, for its groups
+/// and for tensors of the program. Offsets are in bytes from the start of the arena. Threads: any.
 class LocalArena {
  public:
   LocalArena(std::size_t first_byte, std::size_t end_byte)

@@ -31,7 +31,7 @@ std::size_t align_up(std::size_t count, DType dtype) {
   return round_up(count, kWireAlignment / size_of(dtype));
 }
 
-/// The placement of the gradient in a bucket of its own.
+/// Returns the placement of the gradient in a bucket of its own.
 Placement placement_of(const GradientSpec& gradient, DType bucket_dtype) {
   if (gradient.element_type() != bucket_dtype) return Placement::kStaged;
   if (gradient.data == nullptr) return Placement::kInPlace;
@@ -40,9 +40,8 @@ Placement placement_of(const GradientSpec& gradient, DType bucket_dtype) {
 
 bool is_in_place(Placement placement) { return placement == Placement::kInPlace; }
 
-/// Properties shared by all gradients of a bucket. On the host, 16-bit gradients do not share a
-/// bucket with gradients that are cast to their dtype, because casts follow other rules; see
-/// `WirePacker`.
+/// Properties that all gradients of a bucket share. On the host, 16-bit gradients do not share a
+/// bucket with gradients that are cast to their dtype; see `WirePacker`.
 struct Kind {
   DType dtype;
   MemoryKind memory;
@@ -63,7 +62,7 @@ Kind kind_of(const GradientSpec& gradient, DType dtype) {
 
 using Gradients = std::vector<std::size_t>;
 
-/// The bucketed gradients by kind, in the order given for all gradients.
+/// Returns the gradients without compression by kind, in the order `order`.
 std::map<Kind, Gradients> by_kind(std::span<const GradientSpec> gradients,
                                   const GradientOptions& options,
                                   std::span<const std::size_t> order) {
@@ -76,7 +75,7 @@ std::map<Kind, Gradients> by_kind(std::span<const GradientSpec> gradients,
   return result;
 }
 
-/// An empty bucket of a kind.
+/// Returns the layout of an empty bucket of a kind.
 BucketLayout empty_layout(const Kind& kind, Placement placement, ReduceOp op) {
   return {.count = 0, .dtype = kind.dtype, .op = op, .placement = placement, .memory = kind.memory};
 }
@@ -90,7 +89,7 @@ void append(PlannedBucket& bucket, std::size_t index, const GradientSpec& gradie
   layout.count = offset + gradient.count() + lanes_of(layout);
 }
 
-/// Fills buckets with gradients that may share one.
+/// Fills buckets with gradients of one kind.
 void fill_greedily(std::vector<PlannedBucket>& buckets, std::span<const GradientSpec> gradients,
                    const Kind& kind, const Gradients& members, std::size_t most_bytes,
                    ReduceOp op) {
@@ -109,8 +108,7 @@ void fill_greedily(std::vector<PlannedBucket>& buckets, std::span<const Gradient
   }
 }
 
-/// Sorts buckets by the time at which their last gradient is ready; `order` is the order of
-/// gradients.
+/// Sorts buckets by the position of their last ready gradient in `order`.
 void sort_by_readiness(std::vector<PlannedBucket>& buckets, std::span<const std::size_t> order) {
   std::vector<std::size_t> turn(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) turn[order[i]] = i;

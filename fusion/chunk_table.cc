@@ -12,7 +12,7 @@ std::size_t piece_count(DType a, DType b) {
   return kCopyChunkBytes / std::max(size_of(a), size_of(b));
 }
 
-// A tensor that is not bound yet has no address.
+// Returns null for a tensor that has no address yet.
 void* element(void* data, DType dtype, std::size_t index) {
   return data == nullptr ? nullptr : static_cast<std::byte*>(data) + index * size_of(dtype);
 }

@@ -10,12 +10,12 @@
 
 namespace kolo {
 
-/// The tensors of one bucket cut into the chunks of batched copies, made once for all iterations.
+/// The tensors of one bucket, divided into chunks for batched copies; made once for all iterations.
 ///
-/// A run holds the chunks of the tensors of one dtype, by offset. Gaps between tensors are chunks
-/// without a tensor, in the first run. No chunk crosses a cut, so the part of the bucket between
-/// any two cuts is one span of chunks in each run and needs one launch per dtype. With cuts at 0, 4
-/// and 8, tensor a of one dtype and b and c of another:
+/// A run holds the chunks of the tensors of one dtype, sorted by offset. Gaps between tensors are
+/// chunks without a tensor, in the first run. No chunk crosses a cut, so the part of the bucket
+/// between any two cuts is one span of chunks in each run and needs one launch per dtype. With cuts
+/// at 0, 4 and 8, tensor a of one dtype and b and c of another:
 ///
 ///     bucket    0 1 2 3 4 5 6 7 8
 ///     tensor    a a b b b b . c
@@ -30,25 +30,25 @@ class ChunkTable {
     DType tensor_dtype = DType::kFloat32;
     std::vector<CopyChunk> chunks = {};
   };
-  /// Chunks [begin, end) of a run.
+  /// The chunks [begin, end) of a run.
   struct Part {
     std::size_t begin = 0, end = 0;
   };
 
-  /// Shape:  `segments` are sorted by offset, do not overlap and lie in [0, count); `cuts` are the
-  ///         bucket elements where ranges will begin or end, in any order.
-  /// Units:  elements of the bucket.
-  /// Errors: UsageError if the segments or cuts violate this.
+  /// Shape:   `segments` are sorted by offset, do not overlap and are in [0, count); `cuts` are the
+  ///          bucket elements at which ranges start or end, in any order.
+  /// Units:   elements of the bucket.
+  /// Errors:  UsageError if segments or cuts do not meet this.
   ChunkTable(std::span<const Segment> segments, DType bucket_dtype, std::size_t count,
              std::span<const std::size_t> cuts);
 
   std::span<const Run> runs() const { return runs_; }
 
-  /// The chunks of a run within elements [offset, offset + count) of the bucket. Errors: UsageError
-  /// unless both ends are cuts, 0 or the end of the bucket.
+  /// Returns the chunks of a run within elements [offset, offset + count) of the bucket. Errors:
+  /// UsageError if an end of the range is neither a cut nor an end of the bucket.
   Part part(std::size_t run, std::size_t offset, std::size_t count) const;
 
-  /// Points segment `index` to other memory. Returns its run and its chunks in that run.
+  /// Sets the address of segment `index` to `data`. Returns its run and its chunks in that run.
   std::pair<std::size_t, Part> rebind(std::size_t index, void* data);
 
  private:

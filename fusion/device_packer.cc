@@ -16,7 +16,7 @@ BufferView bytes_of(const DeviceMemory& memory) {
   return {memory.data(), memory.bytes(), DType::kUInt8, memory.kind()};
 }
 
-// Address of element 0 of a bucket whose element `offset` is at `place`.
+// Returns the address of element 0 of a bucket whose element `offset` is at `place`.
 void* element_zero(const void* place, std::size_t offset, DType dtype) {
   return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(place) - offset * size_of(dtype));
 }

@@ -18,11 +18,11 @@ namespace kolo {
 
 namespace {
 
-/// As many float64 elements as a pointer difference can span.
+/// The number of float64 elements that a pointer difference can span.
 constexpr std::size_t kMostElements = PTRDIFF_MAX / sizeof(double);
 
-/// Gradients must not overlap: they would be summed twice, or one while another rank reads the
-/// other.
+/// Checks that gradients do not overlap: a shared element would be summed twice, or summed while
+/// another rank reads it.
 void check_apart(std::span<const GradientSpec> gradients) {
   std::vector<UsedMemory> ranges;
   for (std::size_t i = 0; i < gradients.size(); ++i) {

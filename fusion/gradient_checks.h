@@ -9,16 +9,15 @@
 
 namespace kolo {
 
-/// Describes the set as text, which must be equal on all ranks: a line for the set, then one per
-/// gradient. The hash of the text is the fingerprint of the set; errors quote its lines when ranks
-/// disagree.
+/// Returns a text that describes the set and must be equal on all ranks: a line for the set, then
+/// one per gradient. Its hash is the set's fingerprint; errors quote lines that differ.
 std::string describe(std::span<const GradientSpec> gradients, const GradientOptions& options);
 
-/// Dtype and shape for people: "float32 [3, 4]".
+/// Returns dtype and shape for messages: "float32 [3, 4]".
 std::string describe_shape(DType dtype, std::span<const std::size_t> shape);
 
-/// Fills in the dtypes and shapes that `data` knows. Errors: UsageError if one is missing
-/// everywhere, or if a shape does not match the number of elements of `data`.
+/// Fills in missing dtypes and shapes from `data`. Errors: UsageError if one is missing there, too,
+/// or if a shape does not match the number of elements of `data`.
 void complete(std::span<GradientSpec> gradients);
 
 /// Throws UsageError for an empty set, an empty or repeated name, a shape that exceeds the address

@@ -65,7 +65,7 @@ void GradientDivisor::divide(std::size_t gradient) const {
 }
 
 double GradientDivisor::factor(double average_weight) const {
-  // No rank has the gradient, so it is all zeros; or the weights are invalid.
+  // Either no rank has the gradient, so that it is all zeros, or the weights are invalid.
   if (!(average_weight > 0) || !std::isfinite(average_weight)) return 1;
   if (divisor_ == Divisor::kSamples) return 1 / average_weight;
   return ranks_ / std::nearbyint(average_weight * ranks_);

@@ -14,7 +14,7 @@ const std::byte* begin_of(const UsedMemory& range) {
 
 const std::byte* end_of(const UsedMemory& range) { return begin_of(range) + range.bytes; }
 
-/// Returns the one of two ranges that ends later.
+/// Returns the range that ends later.
 const UsedMemory* further(const UsedMemory* one, const UsedMemory& other) {
   return one != nullptr && std::greater_equal<>()(end_of(*one), end_of(other)) ? one : &other;
 }
@@ -36,7 +36,7 @@ void drop_repeated(std::vector<UsedMemory>& ranges) {
 std::optional<std::pair<std::size_t, std::size_t>> find_overlap(std::vector<UsedMemory> ranges) {
   std::erase_if(ranges, [](const UsedMemory& range) { return range.bytes == 0; });
   std::ranges::sort(ranges, std::less<>(), begin_of);
-  // If any earlier range overlaps the next one, so does the one that ends last.
+  // If any earlier range overlaps the next one, the earlier range that ends last does.
   const UsedMemory* furthest = nullptr;
   const UsedMemory* furthest_written = nullptr;
   for (const UsedMemory& range : ranges) {

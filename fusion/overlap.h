@@ -7,7 +7,7 @@
 
 namespace kolo {
 
-/// Memory that a call uses for its argument number `index`.
+/// A range of memory that a call reads or writes for its argument number `index`.
 struct UsedMemory {
   const void* begin = nullptr;
   std::size_t bytes = 0;
@@ -15,11 +15,11 @@ struct UsedMemory {
   bool is_written = true;
 };
 
-/// Removes duplicates: ranges with equal bytes and use.
+/// Removes repeated ranges: equal addresses, sizes and `is_written`.
 void drop_repeated(std::vector<UsedMemory>& ranges);
 
-/// The arguments of two overlapping ranges of which at least one is written, in ascending order;
-/// empty if there are none. Cost: sorting.
+/// Returns the arguments of two overlapping ranges of which at least one is written, in ascending
+/// order; nothing if there are none. Cost: sorting.
 std::optional<std::pair<std::size_t, std::size_t>> find_overlap(std::vector<UsedMemory> ranges);
 
 }  // namespace kolo

@@ -51,7 +51,7 @@ void SegmentPacker::pack(std::size_t offset, std::size_t count, void* bucket, St
 
 void SegmentPacker::unpack(std::size_t offset, std::size_t count, const void* bucket,
                            Stores stores) {
-  // BufferView has no const form; unpack only reads it.
+  // BufferView has no const form, and unpack only reads the bucket.
   kolo::unpack(segments_, {const_cast<void*>(bucket), count, dtype_}, offset, 1.0, stores);
 }
 

@@ -8,13 +8,13 @@
 
 namespace kolo {
 
-/// Hands items from any thread to one consumer, in order per producer. The consumer swaps the whole
-/// backlog out, so both sides reuse their memory and hold the lock only for a push or a swap.
+/// Passes items from any thread to one consumer, in order per producer. The consumer takes all
+/// items by a swap, so both sides reuse their memory and hold the lock only for a push or a swap.
 /// Checking an empty queue takes no lock.
 template <typename Item>
 class ReadyQueue {
  public:
-  /// Returns false, and leaves `item` unchanged, once the queue is closed. Threads: any.
+  /// Adds `item`. If the queue is closed, returns false and keeps `item` unchanged. Threads: any.
   [[nodiscard]] bool push(Item& item) {
     const SpinGuard lock(lock_);
     if (closed_) return false;
@@ -23,14 +23,14 @@ class ReadyQueue {
     return true;
   }
 
-  /// Refuses every later push. A refused thread sees everything that the consumer wrote before.
-  /// Threads: the consumer.
+  /// Makes all later pushes fail. A thread whose push fails sees everything that the consumer wrote
+  /// before. Threads: the consumer.
   void close() {
     const SpinGuard lock(lock_);
     closed_ = true;
   }
 
-  /// Replaces `into` by everything pushed so far. Threads: the consumer.
+  /// Replaces the content of `into` by all items pushed so far. Threads: the consumer.
   void drain(std::vector<Item>& into) {
     into.clear();
     if (empty()) return;
@@ -39,13 +39,13 @@ class ReadyQueue {
     has_items_.store(false, std::memory_order_relaxed);
   }
 
-  /// May miss a push that is not ordered before the call. Threads: any.
+  /// Returns true if empty; may miss a push that is not ordered before the call. Threads: any.
   bool empty() const { return !has_items_.load(std::memory_order_acquire); }
 
  private:
   SpinLock lock_;
   std::vector<Item> items_ KOLO_GUARDED_BY(lock_);
-  std::atomic<bool> has_items_{false};  // changes under the lock
+  std::atomic<bool> has_items_{false};  // written under the lock
   bool closed_ KOLO_GUARDED_BY(lock_) = false;
 };
 

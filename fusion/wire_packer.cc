@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kLanes = 2;
 
-// The value of a raised flag in its lane: summed or averaged over any number of ranks that raise
-// it, it is not zero.
+// Returns the value of a lane. Summed or averaged over any number of ranks, a raised flag is not
+// zero.
 std::uint16_t lane_bits(bool flag) { return flag ? to_float16(1.0f).bits : 0; }
 
 template <typename T>
@@ -27,7 +27,7 @@ bool any_value(const T* values, std::size_t count) {
   return std::any_of(values, values + count, [](T value) { return value != 0; });
 }
 
-// True if one of `count` elements is not zero.
+// True if any of `count` elements is not zero.
 bool has_value(DType dtype, const void* values, std::size_t count) {
   if (dtype == DType::kFloat64) return any_value(static_cast<const double*>(values), count);
   if (dtype == DType::kFloat32) return any_value(static_cast<const float*>(values), count);

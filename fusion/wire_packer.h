@@ -14,36 +14,37 @@
 
 namespace kolo {
 
-/// Number of elements that the wire adds behind each tensor of the bucket: two in host buckets of
-/// sums whose tensors are cast to float16, otherwise none. With them a rank reports that in the
-/// previous step values of this tensor were too large for the wire, or all too small; see
-/// `WireReport`.
+/// Returns the number of elements ("lanes") that follow each tensor of the bucket: two in host
+/// buckets of sums or averages whose tensors are cast to float16, otherwise none. In the lanes, a
+/// rank reports that values of the tensor in the previous step were too large for the wire dtype,
+/// or all too small; see `WireReport`.
 std::size_t lanes_of(const BucketLayout& layout);
 
-/// The executor's view of the tensors of one host bucket that are cast to a 16-bit wire. It packs
-/// with the cast to the wire and unpacks with the cast back; for float16, multiplied by a power of
-/// two per tensor (see WireScale). Finite values stay finite, others stay as they are.
+/// Packs and unpacks the tensors of one host bucket that are cast to a 16-bit wire dtype. For
+/// float16 it also multiplies by a power of two per tensor (see WireScale) and divides by it.
+/// Finite values stay finite; infinities and NaNs stay as they are.
 ///
 /// The exponents are equal on all ranks and do not depend on which tensors share the bucket. A
-/// tensor takes its next exponent when its whole result is unpacked, so after all of it was packed
-/// on this rank.
+/// tensor gets its next exponent when its whole result is unpacked, which is after all of it was
+/// packed on this rank.
 ///
-/// Threads: the executor's and its helpers, each with different elements. Allocates nothing except
-///          for one warning.
+/// Threads: the executor's and its helpers, each with different elements. Allocates only for a
+/// warning.
 class WirePacker final : public Packer, public Rebindable {
  public:
-  /// `segments` as for `pack`, with room for the lanes behind each; segment i is tensor tensors[i]
-  /// of `state`. `name` is the bucket's, for a warning. Before: layout.dtype is float16 or
-  /// bfloat16, with Placement::kStaged; no other packer works on these tensors at the same time.
+  /// `segments` meet the conditions of `pack`, with room for the lanes after each; segment i is
+  /// tensor tensors[i] of `state`. `name` is the bucket's name, for a warning. Before: layout.dtype
+  /// is float16 or bfloat16, the placement is kStaged, and no other packer uses these tensors at
+  /// the same time.
   WirePacker(const BucketLayout& layout, std::vector<Segment> segments,
              std::vector<std::size_t> tensors, std::shared_ptr<WireState> state, std::string name);
 
   void rebind(std::size_t index, void* data, const void* input) override;
 
-  /// Always writes through the cache.
+  /// Ignores `stores` and writes through the cache.
   void pack(std::size_t offset, std::size_t count, void* bucket, Stores stores) override;
   void unpack(std::size_t offset, std::size_t count, const void* bucket, Stores stores) override;
-  /// Errors: always UsageError, because no tensor has the bucket's dtype.
+  /// Always throws UsageError, because no tensor has the bucket's dtype.
   Piece piece(std::size_t offset, std::size_t count) override;
 
  private:
@@ -55,16 +56,16 @@ class WirePacker final : public Packer, public Rebindable {
   WireTensor& tensor_of(const Segment& place) {
     return state_->tensor(tensors_[static_cast<std::size_t>(&place - places_.data())]);
   }
-  /// The end of the tensor in the bucket.
+  /// Returns the end of the tensor in the bucket, without its lanes.
   std::size_t end_of(const Segment& place) const { return place.offset + place.count - lanes_; }
 
   const DType wire_;
-  const std::size_t lanes_;  // behind each tensor: 0 or 2
+  const std::size_t lanes_;  // number of lanes after each tensor: 0 or 2
   const std::string name_;
-  std::vector<Segment> places_;  // including their lanes
+  std::vector<Segment> places_;  // each includes its lanes
   const std::vector<std::size_t> tensors_;
   const std::shared_ptr<WireState> state_;
-  Mutex mutex_;  // guards the notes in a WireTensor, which several threads write
+  Mutex mutex_;  // guards the fields of WireTensor that several threads write
 };
 
 }  // namespace kolo

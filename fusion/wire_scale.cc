@@ -11,16 +11,16 @@
 namespace kolo {
 namespace {
 
-constexpr int kMostMagnitude = 15;  // Exponent of the largest finite float16, which is below 2^16.
-// A tensor may grow 64-fold from one step to the next.
+constexpr int kMostMagnitude = 15;  // exponent of the largest finite float16, which is below 2^16
+// Allows a tensor to grow 64-fold from one step to the next.
 constexpr int kRoomToGrow = 6;
-// A contribution may exceed its mean by a factor of the number of ranks; a larger excess is
-// reported.
+// A contribution may exceed the mean by a factor of the number of ranks, limited to 2^8 here; ranks
+// report larger values.
 constexpr int kMostRoomForRanks = 8;
 constexpr int kMoreRoom = 3;
 constexpr int kMostRoom = 24;
-// Values that became zero were below float16's smallest value, 2^-24; with the exponent raised by
-// this, none is too large.
+// Values that became zero were below 2^-24, the smallest float16. Raising the exponent by this
+// number makes none of them too large.
 constexpr int kStride = 24;
 
 }  // namespace

@@ -36,7 +36,7 @@ std::string host_name() {
   return name.data();
 }
 
-/// Random number of this boot, equal for the whole machine; empty if the kernel has none.
+/// Returns the random id of this boot, equal for the whole machine; empty if the kernel has none.
 std::string boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -88,7 +88,7 @@ std::vector<Package> packages_of(hwloc_topology_t topology) {
   return packages;
 }
 
-/// A set of processors as Linux lists them: "0-15,32-47".
+/// Returns a set of processors in Linux's list format, such as "0-15,32-47".
 std::string list_text(hwloc_const_bitmap_t set) {
   char* raw = nullptr;
   if (set == nullptr || hwloc_bitmap_list_asprintf(&raw, set) < 0) return {};
@@ -168,8 +168,8 @@ std::vector<CacheKind> caches_of(hwloc_topology_t topology) {
   return kinds;
 }
 
-/// The kind of a device, if Kolo uses such devices. Classes: PCI Code and ID Assignment
-/// Specification, base class in the high byte.
+/// Returns the kind of a device; nothing if Kolo does not use such devices. Source of the classes:
+/// PCI Code and ID Assignment Specification, with the base class in the high byte.
 std::optional<PciDevice::Kind> kind_of(unsigned pci_class) {
   constexpr unsigned kNetworkClass = 0x02;
   constexpr unsigned kDisplayClass = 0x03;
@@ -195,7 +195,7 @@ int nearest_numa_node(hwloc_topology_t topology, hwloc_obj_t device) {
   return hwloc_bitmap_first(place->nodeset);
 }
 
-/// The bridges between the processor and a device, from the host bridge down.
+/// Returns the bridges between the processor and a device, from the host bridge down.
 std::vector<std::string> bridges_above(hwloc_obj_t device) {
   std::vector<std::string> bridges;
   for (hwloc_obj_t object = device->parent; object != nullptr && object->type == HWLOC_OBJ_BRIDGE;
@@ -239,7 +239,7 @@ std::vector<PciDevice> devices_of(hwloc_topology_t topology) {
     device.link_gb_per_s = static_cast<double>(pci.linkspeed);
     devices.push_back(std::move(device));
   }
-  // A name given by the system may be at any depth below the device, as with virtio cards.
+  // The system's name may be at any depth below the device, as with virtio cards.
   for (hwloc_obj_t object = hwloc_get_next_osdev(topology, nullptr); object != nullptr;
        object = hwloc_get_next_osdev(topology, object)) {
     hwloc_obj_t owner = object->parent;
@@ -282,14 +282,14 @@ std::string node_identity(const std::string& configured) {
 }
 
 std::string short_node_name(const std::string& identity) {
-  // A boot id is a UUID: 36 characters, of which the ninth is the first hyphen.
+  // A boot id is a UUID: 36 characters; the ninth is the first hyphen.
   constexpr std::size_t kBootId = 36, kFirstHyphen = 8;
   const std::size_t colon = identity.rfind(':');
   if (colon == std::string::npos) return identity;
   const std::string boot = identity.substr(colon + 1);
   if (!boot.empty() && (boot.size() != kBootId || boot[kFirstHyphen] != '-')) return identity;
   const std::string host = identity.substr(0, colon);
-  // An address used as a name has no domain to omit.
+  // An IP address as host name has no domain to remove.
   const bool is_address = host.find_first_not_of("0123456789.") == std::string::npos;
   return is_address ? host : host.substr(0, host.find('.'));
 }
@@ -310,7 +310,7 @@ std::string link_identity(const std::string& cards) {
   std::vector<std::string> links;
   std::error_code error;
   for (const fs::directory_entry& card : fs::directory_iterator(cards, error)) {
-    // Virtual bridges and pairs of cards come and go without a change of any link.
+    // Virtual bridges and pairs of cards change although no link does, so they are skipped.
     if (!fs::exists(card.path() / "device", error)) continue;
     if (line_of(card.path() / "operstate") != "up") continue;
     links.push_back(card.path().filename().string() + " " + line_of(card.path() / "speed"));
@@ -338,10 +338,10 @@ HardwareSnapshot hardware_from_file(const std::string& lstopo_xml_path) {
 
 namespace {
 
-/// AMD EPYC 7373X: 96 MiB for two cores, of two threads each.
+/// The largest known value: AMD EPYC 7373X has 96 MiB for two cores of two threads each.
 constexpr std::size_t kMostBytesPerThread = std::size_t{24} << 20;
 
-/// The number of processors in a list such as "0-3,8"; 0 if there is none.
+/// Returns the number of processors in a list such as "0-3,8"; 0 if there is none.
 std::size_t count_of(const std::string& list) {
   std::size_t count = 0;
   std::istringstream ranges(list);
@@ -358,7 +358,7 @@ std::size_t count_of(const std::string& list) {
 
 }  // namespace
 
-// The kernel's view: the processor itself may tell a virtual machine of even more.
+// Uses the kernel's values, because the processor itself may report even more in a virtual machine.
 std::size_t last_level_cache_bytes(const std::filesystem::path& cpu) {
   std::size_t most = 0;
   for (int index = 0;; ++index) {

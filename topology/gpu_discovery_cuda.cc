@@ -11,7 +11,7 @@
 namespace kolo {
 namespace {
 
-/// CUDA's text for a failure; clears the error, so that the next call starts clean.
+/// Returns CUDA's text for a failure, and clears the error for the next call.
 std::string explain(cudaError_t status) {
   cudaGetLastError();
   return cudaGetErrorString(status);

@@ -21,7 +21,7 @@ std::string pci_address(std::string_view text) {
   constexpr std::size_t kDomainDigits = 4;
   const std::size_t colon = text.find(':');
   if (colon != std::string_view::npos && colon > kDomainDigits) {
-    // More than four digits are needed only for domains without GPUs.
+    // Only domains without GPUs need more than four digits.
     const std::string_view surplus = text.substr(0, colon - kDomainDigits);
     if (surplus.find_first_not_of('0') == std::string_view::npos) {
       text.remove_prefix(surplus.size());
@@ -72,7 +72,7 @@ const char* label(PciDistance distance) {
 //   host 0000:80 - root port - upstream +- downstream - GPU
 //                                       +- downstream - network card
 //
-// Devices on one switch therefore share all bridges but the last of each.
+// Devices on one switch therefore share all bridges except the last bridge of each.
 PciDistance distance_between(const PciDevice& a, const PciDevice& b) {
   if (a.address == b.address) return PciDistance::kSelf;
   const auto shared = static_cast<std::size_t>(
@@ -89,7 +89,7 @@ PciDistance distance_between(const PciDevice& a, const PciDevice& b) {
 
 namespace {
 
-/// The GPU in hwloc's result; without a place if hwloc did not find it.
+/// Returns the GPU's device in hwloc's result; only its address if hwloc did not find it.
 PciDevice device_of(const Gpu& gpu, const HardwareSnapshot& hardware) {
   const auto found =
       std::find_if(hardware.devices.begin(), hardware.devices.end(),
@@ -117,13 +117,13 @@ std::vector<int> network_cards_of(const HardwareSnapshot& hardware) {
   return cards;
 }
 
-/// Assigns network cards: nearest, then fastest, then least used.
+/// Assigns network cards to GPUs: the nearest, then the fastest, then the least used card.
 class CardDealer {
  public:
   CardDealer(const std::vector<int>& cards, const HardwareSnapshot& hardware)
       : cards_(cards), hardware_(hardware), uses_(cards.size(), 0) {}
 
-  /// Index of the card in `devices`; -1 if there is none.
+  /// Returns the index of the card in `devices`; -1 if there is none.
   int deal(const std::vector<PciDistance>& distances) {
     if (cards_.empty()) return -1;
     std::size_t best = 0;
@@ -135,7 +135,7 @@ class CardDealer {
   }
 
  private:
-  /// Less is better.
+  /// A smaller rating is better.
   std::tuple<PciDistance, double, int> rating(std::size_t i,
                                               const std::vector<PciDistance>& distances) const {
     const PciDevice& card = hardware_.devices.at(static_cast<std::size_t>(cards_[i]));

@@ -12,7 +12,7 @@ struct Field {
   std::string_view key;
   double& (*of)(LinkCosts&);
 
-  /// Rates, sizes and cores are used as divisors; times, bursts and losses are not.
+  /// Rates, sizes and cores are divisors and must not be zero; times, bursts and losses may be.
   bool may_be_zero() const {
     const bool is_divisor = key.find("bytes") != std::string_view::npos || key.ends_with("cores");
     return !is_divisor || key.ends_with("burst_bytes");
@@ -74,7 +74,7 @@ const Field& field_of(std::string_view key, std::string_view item) {
   reject(item, "is not one of " + keys.append(kNodeRates) + '=');
 }
 
-/// Parses a number in `item`.
+/// Parses `text`, a number in `item`. Throws if it is not a finite number of at least zero.
 double parse_number(std::string_view text, std::string_view item) {
   double value = 0;
   const char* end = text.data() + text.size();
@@ -84,7 +84,7 @@ double parse_number(std::string_view text, std::string_view item) {
   return value;
 }
 
-/// Cuts `text` at the first `separator` and returns what was before it.
+/// Removes the text up to the first `separator` from `text`, and returns it without the separator.
 std::string_view take_until(char separator, std::string_view& text) {
   const std::size_t at = text.find(separator);
   const std::string_view head = text.substr(0, at);
@@ -100,7 +100,7 @@ std::vector<double> parse_numbers(std::string_view text, std::string_view item) 
   return values;
 }
 
-/// The shortest text that parses to the same number.
+/// Returns the shortest text that parses to the same number.
 std::string digits(double value) {
   std::array<char, 32> text;
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kParts = 8;
 
-/// The slope of the line of best fit through the arrivals, or 0 if they are too few. Messages that
-/// come two at a time affect it less than a line through the ends.
+/// Returns the slope of the line of best fit through the arrivals, or 0 if there are too few.
+/// Messages that are received in pairs affect it less than a line through the ends.
 double slope(Arrivals arrivals) {
   const auto count = static_cast<double>(arrivals.size());
   double bytes = 0, us = 0;
@@ -57,9 +57,9 @@ std::vector<double> part_rates(Arrivals arrivals) {
 
 std::optional<StreamFit> fit_stream(Arrivals arrivals) {
   if (arrivals.empty() || arrivals.back().us <= 0) return std::nullopt;
-  constexpr double kMostAhead = 1.5;   // relative to the overall rate, which pauses reduce
-  constexpr double kLeastBurst = 1.5;  // relative to the rate; a pause at the start gave 1.6 and
-                                       // 1.9
+  constexpr double kMostAhead = 1.5;  // relative to the overall rate, which pauses reduce
+  // Relative to the rate. A pause at the start gave 1.6 and 1.9.
+  constexpr double kLeastBurst = 1.5;
   const double rate = quantile(part_rates(arrivals), 0.5);
   const double rate_of_all = arrivals.back().bytes / arrivals.back().us;
   if (rate <= 0 || rate > kMostAhead * rate_of_all) {
@@ -95,8 +95,8 @@ std::optional<Disagreement> disagreement(std::string_view what,
   return Disagreement{.what = what, .shortest_us = shortest, .median_us = middle};
 }
 
-/// Bytes per microsecond of a node, by size of the working set; if possible only for sizes with
-/// enough samples to show whether they agree.
+/// Returns a node's rates in bytes per microsecond, by size of the working set. Sizes with too few
+/// samples to show whether they agree are used only if there are no others.
 std::map<double, double> rates(const std::vector<MemorySamples::Pass>& passes, double trip_us) {
   std::map<double, std::vector<double>> us_per_byte;
   for (const auto& pass : passes) {
@@ -117,14 +117,14 @@ constexpr std::array kRates = {
     &MemoryCost::shared_bytes_per_us, &MemoryCost::slot_bytes_per_us,
     &MemoryCost::packed_bytes_per_us, &MemoryCost::streamed_bytes_per_us};
 
-/// The costs of the slower of two nodes.
+/// Returns the costs of the slower of two nodes.
 MemoryCost slower(const MemoryCost& a, const MemoryCost& b) {
   MemoryCost result{.latency_us = std::max(a.latency_us, b.latency_us)};
   for (const auto rate : kRates) result.*rate = std::min(a.*rate, b.*rate);
   return result;
 }
 
-/// A late rank hides bursts, but cannot make them seem larger.
+/// Returns the slower costs, with the larger burst: a late rank hides bursts, but enlarges none.
 NetworkCost slower(const NetworkCost& a, const NetworkCost& b) {
   return {.latency_us = std::max(a.latency_us, b.latency_us),
           .bytes_per_us = std::min(a.bytes_per_us, b.bytes_per_us),
@@ -132,11 +132,11 @@ NetworkCost slower(const NetworkCost& a, const NetworkCost& b) {
           .burst_bytes = std::max(a.burst_bytes, b.burst_bytes)};
 }
 
-/// A shorter stream, for which there was not enough time, may consist of a burst only, which no
-/// link sustains; or a pause makes most of it slow, and the rest looks like a burst.
+/// With fewer arrivals, a stream may consist only of a burst, whose rate no link sustains; or a
+/// pause makes most of it slow, and the rest looks like a burst.
 constexpr std::size_t kLeastArrivals = 12;
 
-/// The slowest of the known links; infinite if none is known.
+/// Returns the rate of the slowest known link; infinite if none is known.
 double slowest_link(const std::vector<double>& node_rates) {
   double slowest = std::numeric_limits<double>::infinity();
   for (const double rate : node_rates) {
@@ -145,7 +145,7 @@ double slowest_link(const std::vector<double>& node_rates) {
   return slowest;
 }
 
-/// Whether links differ by no more than repeated measurements of one link.
+/// Whether links differ by no more than repeated measurements of one link do.
 bool are_alike(const std::vector<double>& node_rates) {
   constexpr double kAlike = 1.25;
   const double fastest = *std::max_element(node_rates.begin(), node_rates.end());
@@ -214,7 +214,8 @@ MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults) 
   if (!samples.trips_us.empty()) cost.latency_us = median(samples.trips_us);
   const std::map<double, double> node_rates = rates(samples.own_passes, cost.latency_us);
   if (node_rates.empty()) return cost;
-  // Sizes that could not be measured for lack of time have the rate of the nearest size.
+  // Sizes that were not measured, for lack of time, get the rate of the nearest smaller size, or of
+  // the smallest measured one.
   const auto at_most = [&](double mib) {
     const auto beyond = node_rates.upper_bound(mib * (1 << 20));
     return beyond == node_rates.begin() ? beyond->second : std::prev(beyond)->second;
@@ -225,8 +226,8 @@ MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults) 
   cost.bytes_per_us = at_most(64);
 
   if (samples.ranks < 2) return cost;
-  // The times of trips and of each rank's own lines are known; the rest is the time of lines that
-  // move between cores, which is at least that of a rank's own lines.
+  // The times of trips and of each rank's own lines are known. The rest is the time of lines that
+  // move between cores, which takes at least as long as a rank's own lines.
   const double ranks = samples.ranks;
   const auto rate_of = [&](const std::vector<MemorySamples::Bucket>& buckets, double times,
                            double trips, double own_passes, double moved_passes) {
@@ -241,7 +242,7 @@ MemoryCost fit_memory(const MemorySamples& samples, const MemoryCost& defaults) 
     cost.shared_bytes_per_us = rate_of(samples.gathers, times, times + 1, 4, ranks * (ranks - 1));
   }
   if (!samples.slots.empty()) cost.slot_bytes_per_us = rate_of(samples.slots, 1, 4, 2, ranks - 1);
-  // Includes all of the time, so that only its own samples decide which way is faster.
+  // Includes all of the time, so that only these samples decide which method is faster.
   const auto handed_rate = [&](const std::vector<MemorySamples::Bucket>& buckets) {
     const double us = undisturbed(times_of(buckets));
     return (ranks - 1) * buckets.front().bytes / std::max(us - 3 * cost.latency_us, us / 2);
@@ -255,8 +256,8 @@ NetworkCost fit_network(const NetworkSamples& samples, const NetworkCost& defaul
   NetworkCost cost = defaults;
   if (samples.round_trips_us.empty()) return cost;
   const double round_trip = undisturbed(samples.round_trips_us);
-  // Half of it is sending, the wire, and receiving. A rank may be kept from the next message for
-  // longer than its part of that, if the kernel continues to work after answering the program.
+  // Half of a round trip is sending, the wire and receiving. A burst may show a longer time per
+  // message, because the kernel works on after its call returns, so the time is limited.
   double message_us = cost.message_us;
   if (!samples.bursts_us.empty() && samples.burst_messages > 1) {
     message_us =

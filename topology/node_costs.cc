@@ -19,7 +19,7 @@ NodeMemory::NodeMemory(const MemoryCost& cost, double working_set_bytes) {
                                         {64 * kMiB, cost.bytes_per_us}}};
   own_us_per_byte_ = 1 / points.front().rate;
   for (std::size_t i = 1; i < points.size(); ++i) {
-    // The cost does not fall in a larger working set, however noisy the measurement was.
+    // The cost per byte does not fall with a larger working set, however noisy the measurement.
     const double before = own_us_per_byte_, at = std::max(before, 1 / points[i].rate);
     const double position = std::log(working_set_bytes / points[i - 1].bytes) /
                             std::log(points[i].bytes / points[i - 1].bytes);
@@ -29,7 +29,7 @@ NodeMemory::NodeMemory(const MemoryCost& cost, double working_set_bytes) {
   shared_us_per_byte_ = std::max(1 / cost.shared_bytes_per_us, own_us_per_byte_);
   const double packed =
       cost.packs_past_cache() ? cost.streamed_bytes_per_us : cost.packed_bytes_per_us;
-  // Slots stay in the cache for any working set; the tensors that are read and written do not.
+  // Slots stay in the cache with any working set; the tensors that are read and written do not.
   packed_us_per_byte_ = std::max(1 / packed, 3 * own_us_per_byte_);
 }
 
@@ -51,9 +51,9 @@ std::vector<double> node_shares(const LinkCosts& costs, int num_nodes) {
   const std::vector<double> rates = known_rates(costs);
   std::vector<double> fastest = rates;
   std::sort(fastest.begin(), fastest.end(), std::greater<>());
-  // If the k fastest nodes make all sums and finish together, a bucket takes `us` per byte: their
-  // links carry k + n - 2 buckets. A node takes no part if its link could not carry just the bucket
-  // itself sooner.
+  // If the k fastest nodes compute all sums and finish together, a bucket takes `us` per byte,
+  // because their links carry k + n - 2 buckets. A node computes no sums if its link takes longer
+  // than that for one bucket, which it carries in any case.
   const double others = static_cast<double>(nodes) - 2;
   double us = 0, together = 0;
   for (std::size_t taking_part = 0; taking_part < nodes; ++taking_part) {

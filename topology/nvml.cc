@@ -8,9 +8,8 @@
 namespace kolo {
 namespace {
 
-// The part of NVML's interface that is used here, as nvml.h declares it, so that no toolkit with
-// this header is needed. Source: NVIDIA, "NVML API Reference Guide", structures of version 2 and
-// later.
+// The part of NVML's interface that Kolo uses, as declared in nvml.h, so that builds do not need
+// that header. Source: NVIDIA, "NVML API Reference Guide", structures of version 2 and later.
 using Status = int;
 constexpr Status kSuccess = 0;
 constexpr unsigned kMaxLinks = 36;

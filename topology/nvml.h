@@ -9,19 +9,19 @@
 
 namespace kolo {
 
-/// The management library of NVIDIA's driver, loaded at run time, so no program depends on it.
+/// The management library of NVIDIA's driver (NVML), an optional library loaded at run time.
 ///
 /// Threads: one at a time.
 class Nvml {
  public:
-  /// Empty if the library, one of its functions or the driver is missing.
+  /// Returns nothing if the library, one of its functions or the driver is missing.
   static std::optional<Nvml> load(const char* library = "libnvidia-ml.so.1");
 
   Nvml(Nvml&&) noexcept;
   Nvml& operator=(Nvml&&) noexcept;
   ~Nvml();
 
-  /// Remote ends of the active NVLinks of the GPU at this PCI address.
+  /// Returns the remote ends of the active NVLinks of the GPU at this PCI address.
   std::vector<NvLinkEnd> nvlinks(const std::string& address) const;
 
  private:

@@ -81,7 +81,7 @@ std::vector<int> ProcessGrid::cross_group(int rank) const {
 }
 
 int ProcessGrid::cross_rank(int rank) const {
-  // The group is ordered by node, so the index is the number of large enough nodes before this one.
+  // The group is ordered by node: the index is the number of earlier nodes that are large enough.
   const std::size_t local = index(local_rank(rank));
   const auto end = ranks_of_node_.begin() + node(rank);
   return static_cast<int>(std::count_if(

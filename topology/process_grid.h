@@ -6,8 +6,8 @@
 
 namespace kolo {
 
-/// Ranks, the nodes they run on, and their places within a node. Nodes are numbered by their lowest
-/// rank, local ranks by rank. Nodes may hold different numbers of ranks.
+/// The ranks of a job, their nodes, and their numbers within a node. Nodes are numbered by their
+/// lowest rank, local ranks by rank. Nodes may have different numbers of ranks.
 ///
 ///   ranks  0 1 2 | 3 4        node 0 has local size 3, node 1 has 2
 ///   local  0 1 2 | 0 1        cross group of local rank 0 is {0, 3}, of local rank 2 is {2}
@@ -15,10 +15,10 @@ namespace kolo {
 /// Threads: immutable after construction; any.
 class ProcessGrid {
  public:
-  /// Takes the node id that each rank reported, by rank. Errors: std::invalid_argument if empty.
+  /// Takes the node id of each rank. Errors: std::invalid_argument if it is empty.
   explicit ProcessGrid(const std::vector<std::string>& node_id_of_rank);
 
-  /// Nodes of the given sizes, filled with consecutive ranks.
+  /// Makes nodes of the given sizes, with consecutive ranks.
   static ProcessGrid with_node_sizes(const std::vector<int>& sizes);
 
   int world_size() const;
@@ -26,16 +26,16 @@ class ProcessGrid {
   int node(int rank) const;
   int local_rank(int rank) const;
   int local_size(int rank) const;
-  /// Ranks of a node in ascending order; the first is the node's leader.
+  /// Returns the ranks of a node in ascending order; the first is the node's leader.
   const std::vector<int>& ranks_of_node(int node) const;
   int leader(int node) const;
   bool same_node(int a, int b) const;
-  /// The number of ranks of the largest node, and of the smallest.
+  /// Return the number of ranks of the largest and of the smallest node.
   int largest_node() const;
   int smallest_node() const;
-  /// Whether all nodes hold the same number of ranks.
+  /// Whether all nodes have the same number of ranks.
   bool is_even() const;
-  /// Ranks with the same local rank as `rank`, by node; nodes with too few ranks are left out.
+  /// Returns the ranks with the same local rank as `rank`, by node; smaller nodes have none.
   std::vector<int> cross_group(int rank) const;
   int cross_rank(int rank) const;
   int cross_size(int rank) const;

@@ -20,7 +20,7 @@ void require(bool condition, const std::string& what) {
   if (!condition) throw_config_error(what);
 }
 
-/// The value of an option of `config` as others compare it.
+/// The value of an option in the form in which ranks and runs compare it.
 std::string compared(const Config& config, const ConfigOption& option) {
   if (option.name == "--vocabulary" && !config.vocabulary) return "all words";
   if (option.name != "--loss-scale") return option.text();
@@ -138,8 +138,8 @@ std::size_t evaluation_samples(const Config& config, std::size_t all, std::size_
   if (config.eval_samples == 0) return all;
   const std::size_t trained =
       every * config.accumulation * config.batch * static_cast<std::size_t>(ranks);
-  // Evaluation needs a third of the time per sample: the backward pass, which it lacks, takes twice
-  // as long as the forward pass.
+  // Per sample, evaluation takes a third of the time of training: it has no backward pass, which
+  // takes twice as long as the forward pass.
   return std::min(all, config.eval_samples.value_or(std::max<std::size_t>(1, 3 * trained / 10)));
 }
 

@@ -23,84 +23,85 @@ struct Catalog;
 /// Everything that defines a training job.
 struct Config : ModelOptions {
   std::string model = "gpt";    ///< A name in `Catalog::models`.
-  std::string task;             ///< A name in `Catalog::tasks`; set by the model unless given.
-  std::string format = "auto";  ///< A name in `Catalog::datasets`, or "auto": chosen by the files.
-  std::filesystem::path data;   ///< File or directory.
-  std::filesystem::path tokenizer;  ///< Vocabularies for texts; see `vocabularies_at`.
-  TextFiles text_files;             ///< From `weights` or `tokenizer`; empty: built from the data.
+  std::string task;             ///< A name in `Catalog::tasks`; by default the model's task.
+  std::string format = "auto";  ///< A name in `Catalog::datasets`, or "auto"; see `find_format`.
+  std::filesystem::path data;   ///< Path of the data set: a file or a directory.
+  std::filesystem::path tokenizer;  ///< Path of vocabularies for texts; see `vocabularies_at`.
+  TextFiles text_files;             ///< Vocabularies; if empty, they are built from the data.
 
   std::size_t epochs = 1;
-  std::optional<std::size_t> steps;  ///< Takes precedence over `epochs`.
-  std::size_t batch = 16;            ///< Samples per rank and pass.
-  std::size_t accumulation = 1;      ///< Passes per step; their gradients add up.
-  std::string uneven = "pad";        ///< See `parse_uneven`.
+  std::optional<std::size_t> steps;  ///< Number of steps; empty if `epochs` counts.
+  std::size_t batch = 16;            ///< Samples per rank in one backward pass.
+  std::size_t accumulation = 1;      ///< Backward passes per step; their gradients add up.
+  std::string uneven = "pad";        ///< "pad", "drop" or "join"; see `Uneven`.
   std::uint64_t seed = 1;
   int threads = 1;                            ///< Threads of the mathematics library per rank.
-  std::optional<std::size_t> loader_threads;  ///< See `DataLoader`; empty: 1 if a core is free,
-                                              ///< else 0.
+  std::optional<std::size_t> loader_threads;  ///< Threads of `DataLoader`; empty: 1 if a core is
+                                              ///< free, otherwise 0.
 
   std::string optimizer = "adamw";
   OptimizerOptions optimizer_options;
   float lr = 1e-3f;                    ///< Highest learning rate.
-  std::string lr_schedule = "cosine";  ///< A name in `lr_schedule_names`.
-  float final_lr_share = 0.1f;         ///< Share of `lr` at the last step.
+  std::string lr_schedule = "cosine";  ///< A name in `Catalog::lr_schedules`.
+  float final_lr_share = 0.1f;         ///< Learning rate of the last step as a share of `lr`.
   std::size_t warmup_steps = 0;
   std::string lr_scaling = "none";  ///< "none", "linear" or "sqrt"; see `peak_lr`.
-  double clip_norm = 0.0;           ///< 0: gradients are not clipped.
+  double clip_norm = 0.0;           ///< Limit of the norm of all gradients; 0: no limit.
   std::string decay_rules;          ///< See `parse_decay_rules`.
-  std::string shard = "none";       ///< "none", "optimizer" or "gradients": state divided among
-                                    ///< ranks.
-  float weight_average = 0.0f;      ///< Decay of the running mean of the weights; 0: none.
-  std::optional<double> target;     ///< Value of the task's metric that ends training.
-  std::string augment;              ///< See `parse_augmentation`.
-  float label_smoothing = 0.0f;     ///< For tasks with classes; see SoftmaxCrossEntropy.
+  std::string shard = "none";    ///< State divided among ranks: "none", "optimizer", "gradients".
+  float weight_average = 0.0f;   ///< Decay of the running mean of the weights; 0: no mean.
+  std::optional<double> target;  ///< Value of the task's metric at which training ends; empty:
+                                 ///< none.
+  std::string augment;           ///< See `parse_augmentation`.
+  float label_smoothing = 0.0f;  ///< For tasks with classes; see SoftmaxCrossEntropy.
 
   std::string precision = "float32";  ///< See `parse_precision`.
   std::string gradients = "auto";     ///< See `gradient_dtype`.
   std::string loss_scale = "auto";    ///< See `parse_loss_scale`.
-  bool cuda_graph = false;            ///< Record the kernels of a step once and replay them.
+  bool cuda_graph = false;  ///< Whether the kernels of a GPU step are recorded once and replayed.
 
   std::string shape;                      ///< A name in `ModelEntry::shapes`; empty: none.
-  std::size_t context = 64;               ///< gpt, in tokens.
-  std::size_t max_length = 128;           ///< Texts: most words of a sample.
-  std::optional<std::size_t> vocabulary;  ///< Texts: most entries; empty: all words.
-  std::size_t min_count = 2;              ///< Texts: occurrences that a word needs for an entry.
-  bool text_marks = false;                ///< Texts: begin with [CLS]; the vocabulary has [MASK].
-  std::string text_column = "text";       ///< Tables of texts.
+  std::size_t context = 64;               ///< Tokens per sample of gpt.
+  std::size_t max_length = 128;           ///< Largest number of words per text sample.
+  std::optional<std::size_t> vocabulary;  ///< Largest number of vocabulary entries; empty: no
+                                          ///< limit.
+  std::size_t min_count = 2;  ///< Occurrences in the training texts that a word needs for an entry.
+  bool text_marks = false;    ///< Whether texts begin with [CLS] and the vocabulary has [MASK].
+  std::string text_column = "text";  ///< Name of the column with the text, in tables of texts.
   std::string label_column = "label";
 
-  std::size_t log_every = 50;               ///< Steps.
-  std::size_t eval_every = 0;               ///< Steps; 0: at the end of each epoch.
-  std::optional<std::size_t> eval_samples;  ///< See `evaluation_samples`; 0: all.
-  std::string progress = "auto";            ///< "auto", "terminal" or "lines".
-  std::filesystem::path json;               ///< Empty: no file.
+  std::size_t log_every = 50;  ///< Steps between lines of progress.
+  std::size_t eval_every = 0;  ///< Steps between evaluations; 0: one at the end of each epoch.
+  std::optional<std::size_t> eval_samples;  ///< Samples per evaluation; see `evaluation_samples`.
+  std::string progress = "auto";  ///< Form of the progress report: "auto", "terminal" or "lines".
+  std::filesystem::path json;     ///< File to which the summary is written; empty: none.
 
-  std::filesystem::path run;              ///< Folder of checkpoints; empty: none.
-  std::size_t checkpoint_every = 0;       ///< Steps; 0: at the end, and when asked to stop.
-  std::optional<std::size_t> stop_after;  ///< Step after which the job ends, to be resumed.
-  std::size_t keep = 3;                   ///< Newest checkpoints to keep.
-  std::string resume = "no";              ///< "auto", "no" or the path of a checkpoint.
-  std::filesystem::path weights;          ///< Safetensors file or checkpoint to begin with; empty:
-                                          ///< random.
-  std::string weights_part = "all";       ///< "all" or "shared"; see `import_weights`.
-  std::filesystem::path export_file;      ///< Weights at the end; empty: no file.
+  std::filesystem::path run;         ///< Folder for the run's checkpoints; empty: nothing is saved.
+  std::size_t checkpoint_every = 0;  ///< Steps between checkpoints; 0: one at the end or when asked
+                                     ///< to stop.
+  std::optional<std::size_t> stop_after;  ///< Step after which the job saves and ends.
+  std::size_t keep = 3;                   ///< Number of newest checkpoints to keep, at least 1.
+  std::string resume = "no";  ///< Checkpoint to resume from: "auto", "no" or a path; see `resume`.
+  std::filesystem::path weights;      ///< File or checkpoint of initial weights; empty: random.
+  std::string weights_part = "all";   ///< "all" or "shared"; see `import_weights`.
+  std::filesystem::path export_file;  ///< File to which the final weights are written; empty: none.
 
-  std::size_t sample_bytes = 400;  ///< gpt: generated text at the end.
+  std::size_t sample_bytes = 400;  ///< Bytes of text that gpt generates after training; 0: none.
   double temperature = 0.8;
   std::string prompt = "\n";
 
   Options runtime;
 };
 
-/// The option's value in the canonical form in which ranks and runs compare it. Errors: those of
-/// `parse_precision`, `parse_gradients`, `parse_augmentation` and `parse_decay_rules`.
+/// Converts an option's text to the canonical form in which ranks and runs compare it. Errors:
+/// those of `parse_precision`, `parse_gradients`, `parse_augmentation` and `parse_decay_rules`.
 std::string parsed_precision(const std::string& text);
 std::string parsed_gradients(const std::string& text);
 std::string parsed_augmentation(const std::string& text);
 std::string parsed_decay_rules(const std::string& text);
 
-// An option needs only a field above and its row here. On the command line, the help text is
-// followed by the names that the catalog offers.
+// To add an option, add a field above and its row here. On the command line, the names that the
+// catalog offers follow the help text.
 
 inline std::vector<ConfigOption> job_options(Config& c) {
   return {
@@ -267,44 +268,43 @@ inline std::vector<ConfigOption> run_options(Config& c) {
   };
 }
 
-/// All options, bound to the fields of `c`, which outlives them.
+/// All options of the trainer. They refer to the fields of `c`, so `c` must outlive them.
 std::vector<ConfigOption> options_of(Config& c);
 
-/// The configuration that trains `model` well without further options, in the given shape if
-/// `shape` is not empty. Errors: UsageError for an unknown model or shape, naming the choices;
-/// KoloError(kConfig) for a shape of a model that has no shapes.
+/// The default configuration of `model`, or of its shape `shape` unless that is empty. Errors:
+/// UsageError for an unknown model or shape, naming the choices; KoloError(kConfig) if a shape is
+/// given and the model has none.
 Config default_config(const Catalog& catalog, const std::string& model,
                       const std::string& shape = {});
 
-/// Errors: KoloError(kConfig) naming the option whose value is invalid, alone or in combination
-///         with others; UsageError naming the choices for an unknown name.
+/// Checks all options, each alone and in combination. Errors: KoloError(kConfig) naming the option
+/// that is invalid; UsageError naming the choices for an unknown name.
 void validate(const Config& config, const Catalog& catalog);
 
-/// Clipping and loss scale. Errors: KoloError(kConfig), see `parse_precision` and
-/// `parse_loss_scale`.
+/// The limit of the gradient norm and the options of the loss scale. Errors: those of
+/// `parse_precision` and `parse_loss_scale`.
 UpdateGate::Options update_options(const Config& config);
 
-/// The highest learning rate of a job of `ranks` ranks: `lr`, times the number of ranks or its
-/// square root if `lr_scaling` says so.
+/// The highest learning rate of a job of `ranks` ranks: `config.lr`, multiplied by the number of
+/// ranks for `lr_scaling` "linear" and by its square root for "sqrt".
 float peak_lr(const Config& config, int ranks);
 
-/// Parses "pad", "drop" or "join". Errors: UsageError.
+/// Parses "drop" and "join"; every other text counts as "pad". `validate` rejects other texts.
 Uneven parse_uneven(const std::string& text);
 
-/// Steps of a job whose `ranks` ranks share `samples` training samples. Errors:
-/// KoloError(kConfig) if `uneven` leaves none.
+/// The number of steps of a job whose `ranks` ranks share `samples` training samples. Errors:
+/// KoloError(kConfig) if `uneven` is "drop" and the samples do not fill one step.
 std::size_t total_steps(const Config& config, std::size_t samples, int ranks);
 
-/// The number of held-out samples, of `all`, that an evaluation reads: `eval_samples`, or unless
-/// that is given so many that evaluations, `every` steps apart, take about a tenth of the time of
-/// training.
+/// How many of `all` held-out samples an evaluation reads: `config.eval_samples` if it is set, or
+/// all if it is 0. If it is empty, the number is such that evaluations, `every` steps apart, take
+/// about a tenth of the time of training.
 std::size_t evaluation_samples(const Config& config, std::size_t all, std::size_t every, int ranks);
 
-/// The settings that determine the course of training, except those that depend on the number of
-/// ranks.
+/// The settings that a resumed run must not change, because they determine the course of training.
 std::vector<Setting> course_settings(const Config& config);
 
-/// The settings that must be equal on all ranks.
+/// The settings that must be equal on all ranks, with the hash of the vocabularies.
 std::vector<Setting> common_settings(const Config& config);
 
 }  // namespace kolo::trainer

@@ -17,7 +17,7 @@ constexpr bool is_optional = requires(T value) {
   value.value_or(0);
 };
 
-/// The value as a number, if it is one.
+/// Returns `value` as a number, or empty if it is not a number.
 template <typename T>
 std::optional<double> number_in(const T& value) {
   if constexpr (is_optional<T>) {

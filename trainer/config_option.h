@@ -14,37 +14,38 @@ namespace kolo::trainer {
 struct ConfigRange {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
-  bool has_least = true;  ///< Whether `least` itself is accepted.
+  bool has_least = true;  ///< Whether `least` itself belongs to the range.
   bool has_most = true;
 
   bool holds(double value) const;
-  std::string words() const;  ///< "at least 0 and below 1"; empty if every number is accepted.
+  std::string words() const;  ///< A text such as "at least 0 and below 1"; empty for all numbers.
 };
 
-inline constexpr ConfigRange kAny{};  ///< For texts and switches, too.
+inline constexpr ConfigRange kAny{};  ///< Every number; also for texts and switches.
 inline constexpr ConfigRange kAtLeastOne{.least = 1};
 inline constexpr ConfigRange kNotNegative{.least = 0};
 inline constexpr ConfigRange kPositive{.least = 0, .has_least = false};
 inline constexpr ConfigRange kShare{.least = 0, .most = 1};
 inline constexpr ConfigRange kShareBelowOne{.least = 0, .most = 1, .has_most = false};
 
-/// The texts that an option accepts.
+/// The only texts that an option accepts.
 using Choices = std::vector<std::string>;
 
-/// A text with its own syntax.
+/// The syntax of an option whose value is a text.
 struct TextForm {
-  std::string name;  ///< "DTYPE"
-  /// Checks a text, and returns it in the form in which ranks and runs compare it.
+  std::string name;  ///< Name of the value in the help text, such as "DTYPE".
+  /// Checks a text and returns the canonical form in which ranks and runs compare it. If null,
+  /// every text is accepted and compared as it is. Errors: those of the syntax.
   std::string (*parse)(const std::string& text) = nullptr;
 };
 
-/// Traits of an option. Without kOfRanks or kOfRank, its value must be equal on all ranks, and in
-/// all runs that resume from each other's checkpoints.
+/// Traits of an option. An option without kOfRanks and kOfRank must have the same value on all
+/// ranks and in all runs that resume from each other's checkpoints.
 enum ConfigTraits : unsigned {
-  kOfRanks = 1,    ///< Equal on all ranks; a resumed run may change it.
-  kOfRank = 2,     ///< Each rank may have its own.
-  kNotOnGpus = 4,  ///< Models on a GPU support only its default.
-  kNewer = 8,      ///< Older checkpoints may lack it, where it has its default.
+  kOfRanks = 1,    ///< The value is equal on all ranks; a resumed run may change it.
+  kOfRank = 2,     ///< The value may differ between ranks, and between runs.
+  kNotOnGpus = 4,  ///< Models on a GPU support only the option's default.
+  kNewer = 8,      ///< Checkpoints omit the option if it has its default, as older checkpoints do.
 };
 
 /// An option of the trainer, bound to its field of one `Config`. The command line, its help and
@@ -54,15 +55,16 @@ struct ConfigOption {
       std::variant<bool*, int*, std::size_t*, float*, double*, std::string*, std::filesystem::path*,
                    std::optional<std::size_t>*, std::optional<double>*>;
 
-  std::string name;  ///< "--dropout"
+  std::string name;  ///< Name on the command line, such as "--dropout".
   Field field;
   std::string help;
   std::variant<ConfigRange, Choices, TextForm> values = {};
   unsigned traits = 0;  ///< A combination of ConfigTraits.
 
-  /// The value in the form in which ranks and runs compare it; "none" if it is not set.
+  /// The value in canonical form, in which ranks and runs compare it; "none" for an empty optional.
   std::string text() const;
-  /// Errors: KoloError(kConfig) naming option and range; UsageError naming the choices.
+  /// Checks the value against `values`. Errors: KoloError(kConfig) naming option and range;
+  /// UsageError naming the choices; those of `TextForm::parse`.
   void check_value() const;
 };
 

@@ -18,21 +18,21 @@ namespace kolo::trainer {
       Error{.code = ErrorCode::kConfig, .verb = {}, .bucket = {}, .what = std::move(what)});
 }
 
-/// Throws UsageError: `option` does not accept `text`. The message suggests the nearest of `names`.
+/// Throws UsageError: `option` does not accept `text`. The message suggests the most similar name.
 [[noreturn]] inline void throw_unknown_choice(std::string_view option, std::string_view text,
                                               const std::vector<std::string>& names) {
   throw UsageError(std::string(option) + ": " + describe_unknown(text, names));
 }
 
-/// Throws KoloError(kData): "FILE: WHAT".
+/// Throws KoloError(kData) with the message "FILE: WHAT".
 [[noreturn]] inline void throw_data_error(const std::filesystem::path& file,
                                           const std::string& what) {
   throw KoloError(Error{
       .code = ErrorCode::kData, .verb = {}, .bucket = {}, .what = file.string() + ": " + what});
 }
 
-/// Throws KoloError(kData): "FILE: at byte OFFSET: WHAT"; in a compressed file, offsets count
-/// unpacked bytes.
+/// Throws KoloError(kData) with the message "FILE: at byte OFFSET: WHAT". In a compressed file,
+/// offsets count decompressed bytes.
 [[noreturn]] inline void throw_data_error(const std::filesystem::path& file, std::uint64_t offset,
                                           const std::string& what) {
   throw_data_error(file, "at byte " + std::to_string(offset) + ": " + what);

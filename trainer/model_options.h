@@ -8,20 +8,20 @@
 
 namespace kolo::trainer {
 
-/// Options of models, apart from the shape of their data. Each model reads some of them.
+/// Options of models. Each model reads some of them. The shape of samples comes from the data.
 struct ModelOptions {
-  std::size_t layers = 4;             ///< gpt, bert.
-  std::size_t width = 128;            ///< gpt, texts, ratings: elements per vector.
-  std::size_t heads = 4;              ///< gpt, bert.
-  std::string positions = "learned";  ///< gpt: "learned" or "rotary"; see Gpt.
-  bool tied = true;                   ///< gpt: the output layer shares the embedding's table.
-  std::size_t hidden = 128;           ///< Dense layers of image models.
-  float dropout = 0.0f;               ///< gpt, text classifiers: dropped share; see Dropout.
-  bool row_gradients = true;          ///< Embedding tables have sparse gradients: rows.
-  bool sync_batch_norm = false;       ///< Batch norm statistics cover all ranks' samples.
+  std::size_t layers = 4;             ///< Transformer blocks of gpt and bert.
+  std::size_t width = 128;            ///< Elements per vector of a token, word, user or item.
+  std::size_t heads = 4;              ///< Attention heads of gpt and bert.
+  std::string positions = "learned";  ///< Positions of gpt: "learned" or "rotary"; see Gpt.
+  bool tied = true;              ///< Whether gpt's output layer uses the table of its embedding.
+  std::size_t hidden = 128;      ///< Width of hidden dense layers of image models.
+  float dropout = 0.0f;          ///< Fraction of elements that gpt, bert and text classifiers drop.
+  bool row_gradients = true;     ///< Whether gradients of embedding tables are sparse (rows).
+  bool sync_batch_norm = false;  ///< Whether batch norm takes statistics over all ranks.
 };
 
-/// An option needs only a field above and its row here.
+/// The command-line options of models. To add one, add a field above and its row here.
 inline std::vector<ConfigOption> model_options(ModelOptions& c) {
   return {
       {"--layers", &c.layers, "gpt, bert: number of transformer blocks", kAtLeastOne},

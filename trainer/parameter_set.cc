@@ -112,7 +112,7 @@ Parameter& ParameterSet::add(std::string name, Shape shape, Initial initial) {
   Parameter& parameter =
       parameters_.emplace_back(*this, parameters_.size(), std::move(name), std::move(shape));
   Random random(seed_, parameter.index());
-  constexpr float kHalfWidth = 1.7320508f;  // half width of a uniform distribution with deviation 1
+  constexpr float kHalfWidth = 1.7320508f;  // half width of a distribution of deviation 1
   for (float& value : parameter.value()) {
     value = initial.mean;
     if (initial.deviation > 0.0f) {

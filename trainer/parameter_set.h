@@ -19,10 +19,10 @@
 
 namespace kolo::trainer {
 
-/// The sparse gradient of a table of which a step uses few rows: its nonzero rows.
+/// The sparse gradient of a table: only the rows that a step used, each with its index.
 ///
-/// During backward passes it holds this rank's contributions, possibly several per row. The sum
-/// over ranks replaces them by the averages, with each row once.
+/// During backward passes it holds this rank's contributions, perhaps several for one row. The
+/// runtime then replaces them by the averages over ranks, in which each row occurs once.
 ///
 /// Threads: one.
 class RowGradient {
@@ -32,7 +32,7 @@ class RowGradient {
 
   std::size_t width() const { return width_; }
   std::span<const std::int64_t> indices() const { return indices_; }
-  /// Shape: [indices().size(), width()].
+  /// The rows, in the order of `indices`. Shape: [indices().size(), width()].
   std::span<const float> values() const { return values_; }
   std::span<const float> values(std::size_t i) const {
     return std::span(values_).subspan(i * width_, width_);
@@ -64,7 +64,7 @@ struct ElementRange {
   friend bool operator==(const ElementRange&, const ElementRange&) = default;
 };
 
-/// Memory and mode for a layer's contribution to a gradient.
+/// Where a layer writes its contribution to a gradient, and whether it overwrites or adds.
 struct Contribution {
   void* data;
   DType dtype;
@@ -73,8 +73,8 @@ struct Contribution {
 
 /// One trained tensor and the memory of its gradient.
 ///
-/// A gradient is float32 or bfloat16. A bfloat16 gradient is rounded once per step: by the layer as
-/// it writes its contribution or, if several contributions add up in float32, after the last one.
+/// A gradient is float32 or bfloat16. A bfloat16 gradient is rounded once per step: by the layer
+/// that writes it or, if several contributions add up in float32, after the last one.
 class Parameter {
  public:
   Parameter(ParameterSet& owner, std::size_t index, std::string name, Shape shape);
@@ -83,7 +83,8 @@ class Parameter {
   std::size_t index() const { return index_; }
   const Shape& shape() const { return shape_; }
   std::size_t size() const { return value_.size(); }
-  /// For writing immediately: the version changes with this call, not with later writes.
+  /// The values, to be written immediately: `version` changes with this call, not with a later
+  /// write through the span. Waits for expected values (`expect_value`).
   std::span<float> value() {
     await_value();
     ++version_;
@@ -93,40 +94,41 @@ class Parameter {
     await_value();
     return value_;
   }
-  /// Changes with every change of the values, for cached copies in another dtype or layout.
+  /// A number that changes whenever the values do. The owner of a cached copy in another dtype or
+  /// layout compares it.
   std::uint64_t version() const { return version_; }
 
-  /// Moves the values to `memory`, which has size() floats and outlives their use there.
+  /// Moves the values to `memory`, which has size() floats and is valid until `unbind_value`.
   void bind_value(std::span<float> memory);
-  /// Moves the values back to memory of the parameter.
+  /// Moves the values back to memory that the parameter owns.
   void unbind_value();
-  /// Announces that new values will arrive: the next reader waits for them in
-  /// `ParameterSet::on_value_needed`, which calls `value_arrived`.
+  /// Announces that new values will be received: the next access to the values calls the hook
+  /// `ParameterSet::on_value_needed`, which waits for them and calls `value_arrived`.
   void expect_value() {
     ++version_;
     is_value_expected_ = true;
   }
   void value_arrived() { is_value_expected_ = false; }
 
-  /// Memory in which contributions add up in float32. For a float32 gradient, it is the gradient
-  /// and may belong to another object; for a bfloat16 gradient, it is separate and allocated by the
-  /// first call. Empty with `rows`. Requests memory that is not bound yet by
-  /// `ParameterSet::on_gradient_needed`.
+  /// The float32 memory in which contributions add up. For a float32 gradient, this is the gradient
+  /// itself; if it has no memory yet, the hook `ParameterSet::on_gradient_needed` binds some. For a
+  /// bfloat16 gradient, the first call allocates separate memory. Empty if the gradient is sparse.
   std::span<float> gradient();
   std::span<const float> gradient() const { return gradient_; }
   DType gradient_dtype() const { return rounded_.empty() ? DType::kFloat32 : DType::kBFloat16; }
-  /// The sparse gradient if gradients of tables are rows (see `ParameterSet::use_rows`), else null.
+  /// The sparse gradient, or null if the gradient is dense. See `ParameterSet::use_rows`.
   RowGradient* rows() { return rows_ ? &*rows_ : nullptr; }
   const RowGradient* rows() const { return rows_ ? &*rows_ : nullptr; }
 
-  /// Restricts this rank's updates to these elements. Their averages are in `gradient`, which
-  /// outlives their use; the memory of the whole gradient serves backward passes.
+  /// Restricts this rank's updates to the elements of `range`. `gradient` receives their averages
+  /// and is valid until `own_all`; backward passes still write the whole gradient.
   void own_shard(ElementRange range, std::span<float> gradient);
   void own_all() { shard_.reset(); }
   bool is_sharded() const { return shard_.has_value(); }
   /// The elements that this rank updates.
   ElementRange owned() const { return shard_ ? shard_->range : ElementRange{0, size()}; }
-  /// Calls `use(part)` for the averages of a range of owned elements, in parts. Not for rows.
+  /// Calls `use(part)` for consecutive parts of the averages of `range`. Before: this rank owns
+  /// `range`, and the gradient is dense.
   template <typename Use>
   void visit_averages(ElementRange range, const Use& use) const {
     if (rounded_.empty()) {
@@ -136,8 +138,9 @@ class Parameter {
     }
   }
 
-  /// Calls `use(begin, part)` for each part of this rank's gradient that may be nonzero: all owned
-  /// elements, each block of a bfloat16 gradient, or each row. The part begins at element `begin`.
+  /// Calls `use(begin, part)` for each part of this rank's gradient that may be nonzero. A part is
+  /// all owned elements of a float32 gradient, a block of a bfloat16 gradient, or a row of a sparse
+  /// one. `begin` is the index of its first element in the tensor.
   template <typename Use>
   void visit_gradient(const Use& use) const {
     if (!rounded_.empty()) return visit_rounded(owned(), use);
@@ -146,8 +149,8 @@ class Parameter {
       use(static_cast<std::size_t>(rows_->indices()[i]) * rows_->width(), rows_->values(i));
     }
   }
-  /// Keeps the gradient in `memory` from now on. Before: it holds size() elements and outlives the
-  /// last backward pass.
+  /// Makes `memory` the gradient from now on. Before: it holds size() elements and stays valid
+  /// until `unbind_gradient` or the last backward pass.
   void bind_gradient(std::span<float> memory);
   void bind_gradient(std::span<BFloat16> memory);
   void unbind_gradient();
@@ -156,26 +159,26 @@ class Parameter {
   /// backward pass.
   void share() { ++users_; }
 
-  /// How the next contribution enters the gradient: the first one of a step overwrites it, and the
-  /// others add to it.
+  /// How a layer stores its next contribution: the first contribution of a step overwrites the
+  /// gradient, and the others add to it.
   Into next_contribution() const { return contributions_ == 0 ? Into::kOverwrite : Into::kAdd; }
 
-  /// The memory for a contribution that a layer can compute in dtype `offered` or in float32. It is
-  /// the gradient itself if its dtype is `offered` and nothing else adds to it.
+  /// Where a layer writes its next contribution, which it can compute in dtype `offered` or in
+  /// float32. This is the gradient itself if it has dtype `offered` and no other contribution.
   Contribution contribution(DType offered);
 
-  /// A layer calls this after its contribution. The last contribution of a step completes the
-  /// gradient.
+  /// Call after writing a contribution. The last contribution of a step completes the gradient.
   void contributed();
 
-  // For tables (see `ParameterSet::add_table`).
+  // The next functions are for tables (see `ParameterSet::add_table`).
 
   /// Row `index` of the values.
   std::span<float> row(std::int32_t index) {
     await_value();
     return row_of(value_, index);
   }
-  /// Call before the first `add_to_row` of a contribution.
+  /// Prepares the gradient for a layer's contribution. Call before the first `add_to_row` of each
+  /// backward pass of the layer.
   void begin_rows();
   /// Adds factor times `values` to the gradient of row `index`.
   void add_to_row(std::int32_t index, std::span<const float> values, float factor);
@@ -190,7 +193,7 @@ class Parameter {
   void await_value() const;
   std::span<const float> averages() const { return shard_ ? shard_->gradient : gradient_; }
 
-  /// Elements of a bfloat16 gradient that are widened at a time; they fit in the first-level cache.
+  /// Number of bfloat16 elements widened at a time; as float32 they fit in the first-level cache.
   static constexpr std::size_t kBlock = 2048;
 
   template <typename Use>
@@ -214,31 +217,31 @@ class Parameter {
   std::size_t index_;
   std::string name_;
   Shape shape_;
-  Tensor own_value_;  // empty while the values are elsewhere
+  Tensor own_value_;  // empty while the values are in bound memory
   std::span<float> value_;
   std::uint64_t version_ = 1;
   bool is_value_expected_ = false;
   bool is_table_ = false;
   std::span<float> gradient_;
   std::optional<Shard> shard_;
-  std::span<BFloat16> rounded_;  // the gradient, if it is bfloat16
-  Tensor sums_;                  // memory of `gradient_` if the gradient is bfloat16
-  bool is_rounded_ = false;      // whether the contributions of this step are in `rounded_`
+  std::span<BFloat16> rounded_;  // the gradient if it is bfloat16, else empty
+  Tensor sums_;                  // backs `gradient_` if the gradient is bfloat16
+  bool is_rounded_ = false;      // whether this step's contribution was written to `rounded_`
   std::optional<RowGradient> rows_;
   std::size_t users_ = 1;
-  std::size_t contributions_ = 0;  // in this step
+  std::size_t contributions_ = 0;  // number of contributions in this step
 };
 
-/// Initial values of a parameter: all equal to `mean`, or uniform with this mean and deviation.
-/// Uniform numbers need no logarithm, unlike normal ones, so their bits do not depend on a
-/// mathematics library.
+/// Initial values of a parameter: uniformly distributed random numbers with this mean and standard
+/// deviation, or all equal to `mean` if `deviation` is 0. Unlike normal numbers, uniform ones need
+/// no logarithm, so their bits do not depend on a mathematics library.
 struct Initial {
   float mean = 0.0f;
   float deviation = 0.0f;
 };
 
-/// A tensor that a model keeps beside its parameters, such as running statistics: forward passes
-/// change it and no optimizer does. It is saved, copied and broadcast like the parameters.
+/// A tensor of a model that forward passes change and optimizers do not, such as running
+/// statistics. It is saved, copied and broadcast like the parameters.
 struct Buffer {
   std::string name;
   Tensor value;
@@ -252,19 +255,19 @@ class ParameterSet {
  public:
   using Hook = std::function<void(std::size_t index)>;
 
-  /// Initial values depend only on `seed` and on the registration order.
+  /// Initial values of parameters depend only on `seed` and on the order of registration.
   explicit ParameterSet(std::uint64_t seed) : seed_(seed) {}
   ParameterSet(const ParameterSet&) = delete;
   ParameterSet& operator=(const ParameterSet&) = delete;
 
-  /// The reference is valid as long as the set.
+  /// Adds a parameter. The reference is valid as long as the set.
   Parameter& add(std::string name, Shape shape, Initial initial);
 
-  /// Adds a table [height, width] of which a step uses few rows; layers contribute to its gradient
-  /// by row.
+  /// Adds a parameter [height, width] of which a step uses few rows; layers contribute to its
+  /// gradient row by row (`Parameter::add_to_row`).
   Parameter& add_table(std::string name, std::size_t height, std::size_t width, Initial initial);
 
-  /// The reference is valid as long as the set.
+  /// Adds a buffer with all elements equal to `value`. The reference is valid as long as the set.
   Buffer& add_buffer(std::string name, Shape shape, float value);
 
   std::deque<Buffer>& buffers() { return buffers_; }
@@ -275,26 +278,27 @@ class ParameterSet {
   const Parameter& operator[](std::size_t index) const { return parameters_[index]; }
   std::size_t element_count() const;
 
-  /// Sets the number of backward passes per step, whose gradients add up. Call between steps.
+  /// Sets the number of backward passes per step; their gradients add up. Call between steps.
   /// Before: passes > 0.
   void accumulate(std::size_t passes) { passes_ = passes; }
 
-  /// Called once per parameter and step, as soon as its gradient is complete.
+  /// Sets the hook that is called once per parameter and step, as soon as its gradient is complete.
   void on_gradient_ready(Hook hook) { gradient_ready_ = std::move(hook); }
 
-  /// Called when a backward pass needs a gradient that has no memory yet, to bind it.
+  /// Sets the hook that binds memory to a gradient when a backward pass needs some.
   void on_gradient_needed(Hook hook) { gradient_needed_ = std::move(hook); }
 
-  /// Called when values are needed that have not arrived yet (`Parameter::expect_value`).
+  /// Sets the hook that waits for expected values (`Parameter::expect_value`). It is called when
+  /// values are needed that have not been received.
   void on_value_needed(Hook hook) { value_needed_ = std::move(hook); }
 
-  /// Makes the gradients of tables rows from now on.
+  /// Makes the gradients of tables sparse from now on.
   void use_rows();
 
-  /// Gives every gradient that is not rows memory owned by the set, to train without a runtime.
+  /// Binds every dense gradient to memory that the set owns, for training without a runtime.
   void own_gradients();
 
-  /// Copies all parameters and buffers of a set with the same shapes.
+  /// Copies all parameters and buffers of `other`. Errors: UsageError if shapes differ.
   void copy_values(const ParameterSet& other);
 
   /// XXH3-64 over the bytes of all parameters, then of all buffers, in registration order.
@@ -324,12 +328,13 @@ class DivergedError final : public KoloError {
   using KoloError::KoloError;
 };
 
-/// Names the first tensor that is not finite: "the weights of 'NAME'", in the order of the forward
-/// pass; if all weights are finite, "the gradient of 'NAME'", in the order of the backward pass.
-/// Empty if all are finite. Ignores gradients without memory.
+/// Names the first tensor with an infinite or NaN element: "the weights of 'NAME'", in the order of
+/// the forward pass; if all weights are finite, "the gradient of 'NAME'", in the order of the
+/// backward pass. Returns an empty string if all are finite. Ignores gradients without memory.
 std::string first_not_finite(const ParameterSet& parameters);
 
-/// Throws DivergedError: `what` is not finite, and the name of the first such tensor.
+/// Throws DivergedError. Its message says that `what` is not finite, and names the first such
+/// tensor.
 [[noreturn]] void throw_diverged(const std::string& what, const ParameterSet& parameters);
 
 }  // namespace kolo::trainer

@@ -8,9 +8,9 @@
 
 namespace kolo::trainer {
 
-/// Random numbers that depend only on (seed, stream, position). The n-th number of a stream is a
-/// hash of its position, so streams may be read in any order, and the bits are equal with every
-/// standard library and on every rank.
+/// A stream of random numbers that depend only on seed, stream number and position. The n-th number
+/// is a hash of its position, so streams may be read in any order, and the bits are equal on every
+/// rank and with every standard library.
 ///
 /// Source: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), used as a counter-based generator.
 class Random {
@@ -20,10 +20,10 @@ class Random {
 
   std::uint64_t next() { return mix(key_ + kIncrement * ++position_); }
 
-  /// Uniform in [0, 1), a multiple of 2^-24.
+  /// The next number, uniform in [0, 1) and a multiple of 2^-24.
   float uniform() { return static_cast<float>(next() >> 40) * 0x1.0p-24f; }
 
-  /// Uniform in [0, bound), without bias. Before: bound > 0.
+  /// The next integer, uniform in [0, bound) without bias. Before: bound > 0.
   std::uint64_t below(std::uint64_t bound) {
     const std::uint64_t biased = (0 - bound) % bound;  // 2^64 mod bound
     std::uint64_t value = next();
@@ -44,8 +44,8 @@ class Random {
   std::uint64_t position_ = 0;
 };
 
-/// A permutation of 0 … count-1 that depends only on (seed, stream). Source: Fisher and Yates, as
-/// in Knuth, TAOCP 2, 3.4.2, algorithm P.
+/// A random permutation of 0 … count-1 that depends only on `count`, `seed` and `stream`. Source:
+/// Fisher and Yates, as in Knuth, TAOCP 2, 3.4.2, algorithm P.
 inline std::vector<std::size_t> permutation(std::size_t count, std::uint64_t seed,
                                             std::uint64_t stream) {
   std::vector<std::size_t> order(count);

@@ -8,17 +8,18 @@
 
 namespace kolo::trainer {
 
-/// Elements per dimension, outermost first.
+/// The size of each dimension, outermost first.
 using Shape = std::vector<std::size_t>;
 
-/// Product of the dimensions; 1 for an empty shape.
+/// The product of the dimensions; 1 for an empty shape.
 std::size_t element_count(const Shape& shape);
 
-/// Transposes a row-major matrix of `rows` rows. Before: equal sizes, a multiple of `rows`.
+/// Writes the transpose of a row-major matrix of `rows` rows to `out`. Before: both spans have the
+/// same size, a multiple of `rows`.
 void transpose(std::span<const float> matrix, std::size_t rows, std::span<float> out);
 
-/// Owns a dense row-major float32 array, initially zero, aligned to a cache line. Copying is
-/// explicit (`assign`); views are `std::span<float>`.
+/// Owns a dense row-major float32 array, initially zero and aligned to a cache line. It cannot be
+/// copied implicitly: `assign` copies values, and views are `std::span<float>`.
 class Tensor {
  public:
   static constexpr std::size_t kAlignment = 64;
@@ -34,7 +35,7 @@ class Tensor {
   std::span<const float> span() const { return {data(), size_}; }
 
   void fill(float value);
-  /// Errors: UsageError unless `values` has size() elements.
+  /// Copies `values` into the tensor. Errors: UsageError unless `values` has size() elements.
   void assign(std::span<const float> values);
 
  private:

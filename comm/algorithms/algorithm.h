@@ -9,7 +9,8 @@
 
 namespace kolo {
 
-/// The arguments of a compilation, equal on all ranks. Refers to values that outlive it.
+/// The arguments of `compile` except the rank. All ranks pass equal values. The referenced objects
+/// must outlive this struct.
 struct CompileContext {
   const CollectiveSpec& spec;
   const BucketLayout& layout;
@@ -19,40 +20,40 @@ struct CompileContext {
 
 /// Predicted times in microseconds.
 struct Price {
-  double us = 0;       ///< Until the slowest rank is done; infinite if the algorithm cannot reach
-                       ///< the spec.
+  double us = 0;       ///< Time until the slowest rank is done. It is infinite if the algorithm
+                       ///< cannot run the spec.
   double busy_us = 0;  ///< Portion of `us` during which other buckets cannot make progress.
 };
 
-/// One way to serve specs: its name, steps, price and limits, defined in the file that defines its
-/// steps. Several algorithms may share a name if they serve different specs. registry.h lists them.
+/// One algorithm for collectives: its name, steps, price and limits, all defined in one source
+/// file. Several algorithms may share a name if they serve different specs. registry.h lists all.
 ///
-/// All host-memory algorithms among which a price may choose compute the same sums: first over the
-/// ranks of each node in rank order, then over the nodes in order; 16-bit floats are summed at one
-/// rank, in rank order. So the choice of algorithm changes no bit of the result. The native library
-/// of a device sums in an order of its own.
+/// All host-memory algorithms that "auto" compares by price add contributions in the same order:
+/// first the ranks of each node in rank order, then the nodes in node order. 16-bit floats are
+/// summed at one rank, in rank order. Therefore the choice of algorithm changes no bit of the
+/// result. The native library of a device (NCCL) sums in an order that Kolo does not control.
 ///
 /// Threads: any; immutable.
 class Algorithm {
  public:
   virtual std::string_view name() const = 0;
 
-  /// Whether it reaches specs of this kind, in this memory, on a grid like this one.
+  /// Whether the algorithm can serve the context's spec, layout and grid.
   virtual bool serves(const CompileContext& context) const = 0;
-  /// Whether "auto" considers it. Before: it serves the spec.
+  /// Whether "auto" considers the algorithm. Before: `serves(context)`.
   virtual bool is_for_auto(const CompileContext&) const { return true; }
-  /// Before: it serves the spec. Errors: KoloError(kConfig) if it cannot run here even when asked
-  /// for by name; the error gives the reason and the alternatives.
+  /// Checks that the algorithm can run if the user asks for it by name. Before: `serves(context)`.
+  /// Errors: KoloError(kConfig) that gives the reason and the alternatives.
   virtual void check(const CompileContext&) const {}
 
-  /// Before: it serves the spec.
+  /// Predicts the time for the context's bucket. Before: `serves(context)`.
   virtual Price price(const CompileContext& context) const = 0;
-  /// The best chunk size for its buckets.
+  /// The best chunk size for buckets of this algorithm, in bytes.
   virtual std::size_t chunk_bytes(const CompileContext& context) const {
     return context.options.chunk_bytes;
   }
-  /// Whether each element is summed at one rank, in rank order. Then the bits do not depend on how
-  /// buckets and chunks are cut.
+  /// Whether each element is summed at one rank, in rank order. If true, bucket and chunk sizes
+  /// change no bit of the result.
   virtual bool sums_in_one_place() const { return false; }
 
   /// Appends the steps of the builder's rank. All ranks call it with equal arguments. Pure.

@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::size_t kLargestChunk = std::size_t{64} << 20;
 
-/// Part `index` of `parts`; `units_before(units, i)` is the number of units of the whole before
-/// part i. Cut points are whole units of the bucket; the first and the last are the ends of the
-/// extent.
+/// Returns part `index` of `parts`. `units_before(units, i)` returns the number of units before
+/// part i, out of `units`. Parts are cut at multiples of a unit, counted from the start of the
+/// bucket.
 template <typename UnitsBefore>
 Extent cut(Extent whole, std::size_t parts, std::size_t index, DType dtype,
            UnitsBefore units_before) {
@@ -84,7 +84,7 @@ std::vector<Extent> device_chunks(std::size_t count, std::size_t padding, DType 
 
 namespace {
 
-/// Least number of chunks in a window: while one is in flight, another is packed or summed.
+/// Smallest number of chunks in a window: while one is in flight, another is packed or summed.
 constexpr std::size_t kChunksInWindow = 2;
 
 bool has_window(const ProcessGrid& grid, MemoryKind memory, const CompileOptions& options) {

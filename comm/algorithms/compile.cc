@@ -32,7 +32,7 @@ std::vector<const Algorithm*> serving(const CompileContext& context) {
   return found;
 }
 
-/// Sorts by price, cheapest first, and drops algorithms that cannot reach the spec.
+/// Sorts the candidates of "auto" by price, cheapest first. Drops algorithms of infinite price.
 std::vector<Choice> by_price(const std::vector<const Algorithm*>& candidates,
                              const CompileContext& context) {
   std::vector<Choice> priced;
@@ -125,7 +125,8 @@ double bounce_us(const CollectiveSpec& spec, DType dtype, int ranks, const LinkC
   return copy_us(std::ranges::max(given)) + copy_us(std::ranges::max(got));
 }
 
-// Which hierarchy will be used may be open, and most of them do not sum in one place.
+// Bucket sizes must not depend on measured costs if they change bits of results. "hierarchical"
+// leaves the choice open, and most hierarchies do not sum in one place.
 std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const ProcessGrid& grid,
                                   const CompileOptions& options) {
   const CollectiveSpec spec = CollectiveSpec::all_reduce(grid.world_size());
@@ -144,7 +145,7 @@ std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const Pr
     const Price price = choice_of(bucket, stable).price;
     const double buckets =
         static_cast<double>(bytes) / static_cast<double>(std::max<std::size_t>(bucket, 1));
-    // The time after the last gradient, plus the time that all buckets keep resources busy.
+    // The time after the last gradient, plus the time for which all buckets keep resources busy.
     return price.us + buckets * price.busy_us;
   };
   const std::vector<std::size_t> sizes = sizes_for(bytes, kSmallestChunk);
@@ -153,7 +154,8 @@ std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const Pr
 
 namespace {
 
-/// No message is longer than the bucket, so a ring that holds it twice is never full.
+/// The staging ring needs at most twice the bytes of the bucket, because no message is longer than
+/// the bucket.
 DeviceMessages device_messages(const BucketLayout& layout, const CompileOptions& options) {
   if (!layout.is_on_device()) return {};
   const std::size_t twice = std::max(2 * layout.bytes(), 2 * kWireAlignment);

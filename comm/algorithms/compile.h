@@ -10,53 +10,56 @@
 
 namespace kolo {
 
-/// An algorithm for a spec.
+/// The algorithm chosen for a spec.
 struct Choice {
   const Algorithm* algorithm = nullptr;
   Price price;
-  std::string reason = {};  ///< "ring: 5.2 ms predicted; tree 8.1 ms", or "ring: asked for".
+  std::string reason = {};  ///< Explains the choice: "ring: 5.2 ms predicted; tree 8.1 ms", or
+                            ///< "ring: asked for".
 };
 
-/// The algorithms that "auto" considers, cheapest first, without reasons. Threads: any; pure.
+/// The algorithms that "auto" considers, cheapest first, with empty reasons. Threads: any; pure.
 std::vector<Choice> considered(const CompileContext& context);
 
-/// The algorithm that the options name for the spec, if one serves it; otherwise the cheapest that
-/// "auto" considers. Threads: any; pure.
-/// Errors: UsageError if no algorithm serves the spec with this layout; as `Algorithm::check`.
+/// Chooses the first algorithm named in the options that serves the spec, or else the cheapest one
+/// that "auto" considers. Threads: any; pure.
+/// Errors: UsageError if no algorithm serves the spec with this layout; those of `Algorithm::check`
+///         for a named algorithm.
 Choice choose(const CompileContext& context);
 
-/// One of several places where the tensors of a collective may live.
+/// A candidate for the memory in which a collective runs, such as the tensors or a bounce buffer.
 struct Placing {
   CollectiveSpec spec;
   BucketLayout layout;
-  double extra_us = 0;  ///< Cost of copies, in addition to the algorithm's time.
+  double extra_us = 0;  ///< Microseconds of copies, in addition to the algorithm's time.
 };
-/// Index of the first placing that an algorithm named in the options serves, or else of the
-/// cheapest one. Placings that no algorithm serves are ignored. Before: some algorithm serves the
-/// last placing.
+/// Returns the index of the first placing that an algorithm named in the options serves, or else of
+/// the cheapest placing. Placings that no algorithm serves are ignored. Before: some algorithm
+/// serves the last placing.
 std::size_t choose_placing(std::span<const Placing> placings, const ProcessGrid& grid,
                            const CompileOptions& options);
 
-/// Time to copy tensors from device memory to their host bounce buffers and results back, in
-/// microseconds: the most bytes that one rank contributes are copied down, the most that one rank
-/// receives are copied up.
+/// Microseconds to copy tensors from device memory to bounce buffers, and results back. The rank
+/// that contributes most decides the time of the first copy, the rank that receives most the time
+/// of the second.
 double bounce_us(const CollectiveSpec& spec, DType dtype, int ranks, const LinkCost& staging);
 
-/// The best bucket size for gradients of `bytes` in total, a power of two. Small buckets leave
-/// little work after the last gradient; large ones cost less in total. Minimises the sum of both.
-/// Errors: as `choose`.
+/// The best bucket size in bytes, a power of two, for gradients of `bytes` in total. Small buckets
+/// leave little work after the last gradient; large buckets cost less in total. The result
+/// minimises the sum of the two times.
+/// Errors: those of `choose`.
 std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const ProcessGrid& grid,
                                   const CompileOptions& options);
 
-/// The schedule of `rank` for a spec, by an algorithm that serves it.
+/// Compiles the schedule of `rank` for the spec of `context`. `algorithm` must serve the spec.
 ///
 /// Before: all arguments but `rank` are equal on all ranks; the spec has as many elements as the
-///         layout. After running it on all ranks, each receiver of a part holds its result.
+///         layout. After all ranks have run their schedules, receivers hold the results.
 /// Threads: pure; any.
-/// Errors: UsageError if the count of a device bucket is no multiple of `device_padding`.
+/// Errors: UsageError if the count of a device bucket is not a multiple of `device_padding`.
 Schedule compile(int rank, const Algorithm& algorithm, const CompileContext& context);
 
-/// As above, with the algorithm that `choose` returns. Errors: as `choose`.
+/// Compiles the schedule of `rank` with the algorithm of `choose`. Errors: those of `choose`.
 Schedule compile(int rank, const CollectiveSpec& spec, const BucketLayout& layout,
                  const ProcessGrid& grid, const CompileOptions& options);
 

@@ -79,7 +79,7 @@ void Round::add(int from, int to) {
 StageCost Round::stage_cost(double bytes) const {
   StageCost inside, between;
   if (most_local_ > 0) {
-    // A message is written to the byte ring, and read from it.
+    // A message is written to the byte ring and read from it.
     inside.wait_us = links_.costs().memory.latency_us;
     inside.processor_us = 2 * links_.costs().step_us +
                           links_.memory().own_us(3 * most_local_ * bytes) +

@@ -8,18 +8,19 @@
 
 namespace kolo {
 
-/// The algorithms of collectives other than all-reduce; among equally cheap ones the earlier is
-/// preferred. To add one, add a line here and define `algorithms::NAME` in the file with its steps.
+/// The algorithms of collectives other than all-reduce. Of two equally cheap algorithms, the
+/// earlier one is chosen. To add an algorithm, add a line here and define `algorithms::NAME` in the
+/// file with its steps.
 ///
-/// - direct: any spec; each contribution goes straight to its receivers.
-/// - tree: broadcast, gather, scatter, reduce; binomial between nodes, few messages.
+/// - direct: any spec in host memory; each contribution is sent directly to its receivers.
+/// - tree: broadcast, gather, scatter, reduce; a binomial tree of nodes with few messages.
 /// - bruck: all-gather, all-to-all, reduce-scatter; rounds of doubling distance, few messages.
-/// - ring: all-gather, broadcast, reduce; from node to node, piece after piece.
-/// - scatter_allgather: broadcast; a share to each node, which passes it on at once.
-/// - pairwise: gather, scatter, all-to-all, and reduce-scatter except of 16-bit floats; one peer
-/// per
-///   round.
-/// - native: all specs, in device memory; one collective of the device's native library.
+/// - ring: all-gather, broadcast, reduce; pieces are pipelined from node to node.
+/// - scatter_allgather: broadcast; the root sends each node a share, which that node forwards to
+///   the others.
+/// - pairwise: gather, scatter, all-to-all, and reduce-scatter except of 16-bit floats; rounds with
+///   one peer each.
+/// - native: any spec in device memory; one collective of the device's native library.
 #define KOLO_ALGORITHMS(ENTRY) \
   ENTRY(direct)                \
   ENTRY(tree)                  \
@@ -35,11 +36,11 @@ KOLO_ALGORITHMS(KOLO_DECLARE_ALGORITHM)
 #undef KOLO_DECLARE_ALGORITHM
 }  // namespace algorithms
 
-/// All algorithms: those of all-reduce (all_reduce.h), then the others.
+/// All algorithms: the all-reduces of all_reduce.h, then the algorithms above.
 std::span<const Algorithm* const> all_algorithms();
 
-/// The texts that AlgorithmRequest accepts for a single algorithm, for help and errors: "auto",
-/// each name, "hierarchical" and "hierarchical:LOCAL,CROSS".
+/// The names that AlgorithmRequest accepts, for help texts and errors: "auto", each algorithm,
+/// "hierarchical" and "hierarchical:LOCAL,CROSS".
 std::vector<std::string> algorithm_texts();
 
 }  // namespace kolo

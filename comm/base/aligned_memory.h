@@ -7,7 +7,8 @@
 
 namespace kolo {
 
-/// Alignment of every buffer that Kolo allocates: a cache line, and the widest vector register.
+/// Alignment in bytes of every buffer that Kolo allocates: the size of a cache line and of the
+/// widest vector register.
 inline constexpr std::size_t kMemoryAlignment = 64;
 
 struct AlignedDelete {
@@ -17,7 +18,7 @@ struct AlignedDelete {
 };
 using AlignedMemory = std::unique_ptr<std::byte, AlignedDelete>;
 
-/// Uninitialised memory. Errors: std::bad_alloc.
+/// Allocates uninitialised memory. Errors: std::bad_alloc.
 inline AlignedMemory allocate_aligned(std::size_t bytes) {
   return AlignedMemory(static_cast<std::byte*>(
       ::operator new (std::max<std::size_t>(bytes, 1), std::align_val_t{kMemoryAlignment})));

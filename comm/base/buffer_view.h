@@ -13,21 +13,21 @@
 
 namespace kolo {
 
-/// Where memory is, which decides who can access it and how fast copies are.
+/// Kinds of memory.
 enum class MemoryKind : std::uint8_t {
-  kHost,    ///< Ordinary memory. A device would copy it through a staging buffer; Kolo refuses to.
-  kPinned,  ///< Host memory that a device reads and writes directly.
-  kDevice,  ///< Memory of a device; the processor must not dereference it.
+  kHost,    ///< Ordinary (pageable) host memory. Kolo does not copy it to or from a device.
+  kPinned,  ///< Host memory that a device can read and write directly.
+  kDevice,  ///< Device memory. The processor must not access it.
 };
 
-/// "host", "pinned" or "device".
+/// Returns "host", "pinned" or "device".
 constexpr std::string_view to_string(MemoryKind kind) {
   constexpr std::string_view kNames[] = {"host", "pinned", "device"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-/// A typed view of contiguous memory, which it does not own. The dtype follows from the pointer's
-/// type, or is given explicitly if Kolo does not know that type.
+/// A typed view of contiguous memory, which it does not own. The dtype follows from the type of the
+/// pointer. For types that Kolo does not know, it must be passed explicitly.
 struct BufferView {
   /// An empty view.
   constexpr BufferView() = default;
@@ -37,7 +37,7 @@ struct BufferView {
   constexpr BufferView(void* elements, std::size_t number, DType type,
                        MemoryKind kind = MemoryKind::kHost)
       : data(elements), count(number), dtype(type), memory(kind) {}
-  /// All elements of a vector, an array or a span, in host memory.
+  /// Views all elements of a vector, an array or a span in host memory.
   template <typename Range, std::enable_if_t<kIsElements<Range>, int> = 0>
   constexpr BufferView(Range&& elements)  // NOLINT(*-explicit-*): it is the same memory.
       : BufferView(std::data(elements), std::size(elements)) {}
@@ -45,7 +45,7 @@ struct BufferView {
   void* data = nullptr;                   ///< The first element.
   std::size_t count = 0;                  ///< Number of elements.
   DType dtype = DType::kFloat32;          ///< Element type.
-  MemoryKind memory = MemoryKind::kHost;  ///< Where the memory is.
+  MemoryKind memory = MemoryKind::kHost;  ///< Kind of the memory.
 
   /// Size in bytes.
   std::size_t bytes() const { return count * size_of(dtype); }
@@ -65,7 +65,7 @@ struct ConstBuffer {
       : data(elements), count(number), dtype(type), memory(kind) {}
   constexpr ConstBuffer(const BufferView& view)  // NOLINT(*-explicit-*): it is the same memory.
       : data(view.data), count(view.count), dtype(view.dtype), memory(view.memory) {}
-  /// All elements of a vector, an array or a span, in host memory.
+  /// Views all elements of a vector, an array or a span in host memory.
   template <typename Range, std::enable_if_t<kIsElement<std::remove_const_t<ElementOf<Range>>> &&
                                                  kIsViewableAs<Range, const ElementOf<Range>>,
                                              int> = 0>
@@ -75,22 +75,23 @@ struct ConstBuffer {
   const void* data = nullptr;             ///< The first element.
   std::size_t count = 0;                  ///< Number of elements.
   DType dtype = DType::kFloat32;          ///< Element type.
-  MemoryKind memory = MemoryKind::kHost;  ///< Where the memory is.
+  MemoryKind memory = MemoryKind::kHost;  ///< Kind of the memory.
 
   /// Size in bytes.
   std::size_t bytes() const { return count * size_of(dtype); }
 };
 
-/// Elements of each rank's part, by rank; for an all-to-all, elements for each pair of ranks,
-/// sender by sender. Must be equal on all ranks. Empty: all parts are equal.
+/// Numbers of elements of the parts of a tensor, by rank. For an all-to-all: by sender, and for
+/// each sender by receiver. All ranks must pass equal values. If empty, all parts have the same
+/// size.
 using PartCounts = Span<const std::size_t>;
 
-/// One tensor of an operation: either one buffer, used in place, or an input and a result that do
-/// not overlap. Each buffer says how many elements it holds; a rank passes an empty buffer where it
-/// needs none.
+/// One tensor of an operation. It has one buffer that is used in place, or an input and a result
+/// that do not overlap. A rank passes an empty buffer if it gives no input or gets no result.
 struct Tensor {
   Tensor() = default;
-  /// In place: the buffer holds the input and then the result, and has the size of the longer one.
+  /// An in-place tensor: the buffer first holds the input, then the result. Its size is that of the
+  /// longer of the two.
   Tensor(const BufferView& in_place, PartCounts part_counts = {})
       : result(in_place), counts(part_counts), is_in_place(true) {}
   template <typename Range, std::enable_if_t<kIsElements<Range>, int> = 0>
@@ -99,17 +100,17 @@ struct Tensor {
   Tensor(const ConstBuffer& given, const BufferView& taken, PartCounts part_counts = {})
       : input(given), result(taken), counts(part_counts) {}
 
-  ConstBuffer input = {};  ///< Only read.
+  ConstBuffer input = {};  ///< The input, which is only read. Unused if `is_in_place`.
   BufferView result = {};
   PartCounts counts = {};
-  bool is_in_place = false;  ///< Input and result share the buffer `result`.
+  bool is_in_place = false;  ///< Whether `result` is also the input.
 };
 
-/// The tensors of a call, one or a list, all of one dtype and kind of memory. Braces make one
-/// tensor, as for `Tensor`: `{x, y}` is input x and result y.
+/// The tensors of a call: one tensor or a list. All have the same dtype and kind of memory. `{x,
+/// y}` is one tensor with input x and result y.
 class Tensors : public OneOrMore<Tensor> {
  public:
-  /// No tensors.
+  /// An empty list.
   Tensors() = default;
   Tensors(const Tensor& one)  // NOLINT(*-explicit-*): a list of one.
       : OneOrMore(one) {}
@@ -128,7 +129,7 @@ class Tensors : public OneOrMore<Tensor> {
       : Tensors(BufferView(in_place, number, kind)) {}
   Tensors(void* in_place, std::size_t number, DType type, MemoryKind kind = MemoryKind::kHost)
       : Tensors(BufferView(in_place, number, type, kind)) {}
-  /// In place, with parts of unequal size.
+  /// One in-place tensor with parts of unequal sizes.
   template <typename Counts, std::enable_if_t<std::is_convertible_v<Counts&, PartCounts>, int> = 0>
   Tensors(const BufferView& in_place, const Counts& part_counts)
       : OneOrMore(Tensor(in_place, PartCounts(part_counts))) {}
@@ -136,7 +137,7 @@ class Tensors : public OneOrMore<Tensor> {
       : OneOrMore(Tensor(input, result, part_counts)) {}
 };
 
-/// The buffers of a message, one or a list, all in one kind of memory.
+/// The buffers of a message: one buffer or a list. All are in the same kind of memory.
 class Buffers : public OneOrMore<BufferView> {
  public:
   Buffers(const BufferView& one)  // NOLINT(*-explicit-*): a list of one.

@@ -15,8 +15,8 @@
 
 namespace kolo {
 
-/// Appends values to the bytes of a message: little-endian numbers; texts and lists with their
-/// length in front.
+/// Appends encoded values to a byte vector: little-endian numbers; texts and lists after their
+/// length.
 class ByteWriter {
  public:
   explicit ByteWriter(std::vector<std::byte>& bytes) : bytes_(bytes) {}
@@ -41,8 +41,8 @@ class ByteWriter {
   std::vector<std::byte>& bytes_;
 };
 
-/// Reads the output of `ByteWriter`. After the first read beyond the end, `ok()` is false and reads
-/// return 0; it never reads or allocates beyond the bytes.
+/// Reads the output of `ByteWriter`. A read beyond the end, or of an invalid value, makes `ok()`
+/// false; later reads return 0 or empty values. Nothing is read or allocated beyond the input.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -67,15 +67,15 @@ class ByteReader {
     const std::span<const std::byte> bytes = payload();
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
-  /// Reads a value that must be one of `values`.
+  /// Reads an enumerator. Fails unless it is one of `values`.
   template <typename Values>
   auto choice(const Values& values) {
     const auto chosen = static_cast<std::decay_t<decltype(values[0])>>(number<std::uint8_t>());
     ok_ = ok_ && std::ranges::find(values, chosen) != std::end(values);
     return ok_ ? chosen : values[0];
   }
-  /// Reads the length of a list whose elements take at least `least_bytes` each; fails if the
-  /// remaining bytes are too few.
+  /// Reads the length of a list whose elements take at least `least_bytes` bytes each. Fails if too
+  /// few bytes remain.
   std::size_t list(std::size_t least_bytes) {
     const std::size_t count = number<std::uint32_t>();
     if (count > bytes_.size() / least_bytes) ok_ = false;
@@ -95,7 +95,7 @@ class ByteReader {
   bool ok_ = true;
 };
 
-/// Writes an error to be sent to another rank, without the flag `logged`.
+/// Writes all fields of an error except `logged`.
 inline void write_error(ByteWriter& writer, const Error& error) {
   writer.number(static_cast<std::uint8_t>(error.code));
   writer.rank(error.rank);
@@ -106,7 +106,7 @@ inline void write_error(ByteWriter& writer, const Error& error) {
   writer.text(error.what);
 }
 
-/// Empty if the bytes do not encode an error.
+/// Reads an error. Returns an empty value if the error code is invalid.
 inline std::optional<Error> read_error(ByteReader& reader) {
   const auto code = reader.number<std::uint8_t>();
   if (code > static_cast<std::uint8_t>(kLastErrorCode)) return std::nullopt;

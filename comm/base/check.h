@@ -9,14 +9,13 @@
 
 namespace kolo {
 
-/// Throws `UsageError` unless `condition` holds: for contracts that callers must keep.
+/// Throws `UsageError` with the text `what` unless `condition` holds. For mistakes of the caller.
 inline void check(bool condition, std::string_view what) {
   if (!condition) throw UsageError(std::string(what));
 }
 
-/// Throws an internal `KoloError` that names the source line unless `condition` holds: for
-/// invariants that Kolo itself must keep. (std::source_location is not used because Clang 14 lacks
-/// it.)
+/// Throws `KoloError(kInternal)` that names the source line unless `condition` holds. For
+/// invariants of Kolo itself. (Clang 14 lacks std::source_location.)
 inline void ensure(bool condition, std::string_view what, const char* file = __builtin_FILE(),
                    int line = __builtin_LINE()) {
   if (condition) return;
@@ -25,7 +24,7 @@ inline void ensure(bool condition, std::string_view what, const char* file = __b
             .what = std::string(what) + " (" + file + ":" + std::to_string(line) + ")"});
 }
 
-/// The one checked integer cast. Throws `UsageError` if the value does not fit.
+/// Casts an integer. Throws `UsageError` if the value does not fit in `To`.
 template <std::integral To, std::integral From>
 To narrow(From value) {
   const To result = static_cast<To>(value);

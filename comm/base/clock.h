@@ -10,27 +10,26 @@ namespace kolo {
 using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
-/// Called repeatedly during long work so that other work can proceed. May be empty.
+/// A function that long work calls repeatedly, so that other work can proceed. May be empty.
 using Pause = std::function<void()>;
 
-/// Microseconds, including the fraction.
+/// Converts to microseconds, including the fraction.
 constexpr double to_us(Duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
-/// `time` in nanoseconds, or the longest duration if it does not fit.
+/// Converts to nanoseconds. Returns the longest duration if `time` does not fit.
 constexpr Duration saturated(std::chrono::milliseconds time) {
   constexpr auto kLongest = std::chrono::duration_cast<std::chrono::milliseconds>(Duration::max());
   return time > kLongest ? Duration::max() : Duration(time);
 }
 
-/// `from` plus `time`, or the last point in time if that does not fit.
+/// Returns `from` plus `time`, or the last point in time if the sum does not fit.
 constexpr TimePoint later(TimePoint from, Duration time) {
   return time > TimePoint::max() - from ? TimePoint::max() : from + time;
 }
 
-/// A source of time: the machine's clock in production, a manual one in simulations. Always
-/// monotonic, so that setting the clock back changes no deadline.
+/// A monotonic source of time: the machine's clock in production, a manual clock in simulations.
 class Clock {
  public:
   virtual ~Clock() = default;
@@ -42,8 +41,8 @@ class SteadyClock final : public Clock {
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
 };
 
-/// The time of the kernel's last tick, 1 to 10 ms ago: for time-outs that are checked far more
-/// often than they expire. Reading it takes a seventh of the time of a `SteadyClock`.
+/// A clock that returns the time of the kernel's last tick, at most 10 ms ago. Reading it takes a
+/// seventh of the time of a `SteadyClock`, for timeouts that are checked often.
 class CoarseClock final : public Clock {
  public:
   TimePoint now() const override {

@@ -19,7 +19,7 @@ enum class DType : std::uint8_t {
   kInt64,
   kUInt8,
   kInt8,
-  kBool,        ///< A byte of value 0 or 1.
+  kBool,        ///< One byte with value 0 or 1.
   kComplex64,   ///< Real and imaginary part, both float32.
   kComplex128,  ///< Real and imaginary part, both float64.
   kFloat8E4M3,
@@ -29,12 +29,11 @@ enum class DType : std::uint8_t {
 /// Properties of a dtype.
 struct DTypeTraits {
   DType value;
-  /// f: floating-point, i: integer, b: Boolean, c: complex, v: only moved, never reduced. Kernels
-  /// compute with floating-point numbers and integers; other elements are stored in these, see
-  /// storage_type.h.
+  /// 'f': floating-point, 'i': integer, 'b': Boolean, 'c': complex, 'v': only moved, never reduced.
+  /// Kernels compute only with 'f' and 'i'. Other kinds are mapped to these; see storage_type.h.
   char kind;
   std::size_t bytes;          ///< Size of one element.
-  std::string_view names[4];  ///< The first name is printed, all are accepted.
+  std::string_view names[4];  ///< Names that `parse_dtype` accepts; the first is printed.
 };
 
 /// One row per dtype, in the order of the enumeration.
@@ -59,23 +58,23 @@ constexpr const DTypeTraits& traits_of(DType dtype) {
 
 /// Bytes of one element.
 constexpr std::size_t size_of(DType dtype) { return traits_of(dtype).bytes; }
-/// True for floating-point types that kernels compute with.
+/// True for the floating-point types with which kernels compute.
 constexpr bool is_float(DType dtype) { return traits_of(dtype).kind == 'f'; }
 /// True for float16 and bfloat16.
 constexpr bool is_16bit_float(DType dtype) { return is_float(dtype) && size_of(dtype) == 2; }
-/// True for types that kernels compute with: the dtypes of gradients.
+/// True for the types with which kernels compute, which are the dtypes of gradients.
 constexpr bool is_number(DType dtype) { return is_float(dtype) || traits_of(dtype).kind == 'i'; }
-/// True for pairs of real and imaginary part.
+/// True for complex numbers.
 constexpr bool is_complex(DType dtype) { return traits_of(dtype).kind == 'c'; }
 
-/// Every element type, for loops.
+/// All dtypes, for loops.
 inline constexpr auto kAllDTypes = values_where<kDTypes, is_value<DType>>();
-/// The dtypes for which `is_number` holds.
+/// All dtypes for which `is_number` is true.
 inline constexpr auto kNumberDTypes = values_where<kDTypes, is_number>();
 
-/// "float32", "bfloat16", ...
+/// Returns the printed name: "float32", "bfloat16", ...
 std::string_view to_string(DType dtype);
-/// The value with one of the names in `kDTypes`; empty for any other text.
+/// Returns the dtype that has the name `text`, or an empty value if there is none.
 std::optional<DType> parse_dtype(std::string_view text);
 
 }  // namespace kolo

@@ -10,7 +10,7 @@
 
 namespace kolo {
 
-/// Whether `T` is a complex number of any library: with a real and an imaginary part of one type.
+/// Whether `T` is a complex number type of any library, with `value_type`, `real()` and `imag()`.
 template <typename T, typename = void>
 inline constexpr bool kIsComplexNumber = false;
 template <typename T>
@@ -18,9 +18,9 @@ inline constexpr bool kIsComplexNumber<
     T, std::void_t<typename T::value_type, decltype(std::declval<const T&>().real()),
                    decltype(std::declval<const T&>().imag())>> = true;
 
-/// The dtype of a C++ element type; empty for types that Kolo does not know, such as void,
-/// std::byte and char. A program may specialise it for its own types, such as another library's
-/// half.
+/// The dtype of a C++ element type, or empty for types that Kolo does not know, such as void,
+/// std::byte and char. A program may specialise this variable for further types, such as another
+/// library's half.
 template <typename T>
 inline constexpr std::optional<DType> kDTypeOf = []() -> std::optional<DType> {
   if constexpr (std::is_same_v<T, float>) return DType::kFloat32;
@@ -35,7 +35,7 @@ inline constexpr std::optional<DType> kDTypeOf = []() -> std::optional<DType> {
     if constexpr (sizeof(T) == 4) return DType::kInt32;
     if constexpr (sizeof(T) == 8) return DType::kInt64;
   }
-  // Types that are laid out like std::complex.
+  // Complex types that have the layout of std::complex.
   if constexpr (kIsComplexNumber<T>) {
     using Part = typename T::value_type;
     if constexpr (sizeof(T) == 2 * sizeof(Part)) {
@@ -54,9 +54,9 @@ inline constexpr bool kIsElement = kDTypeOf<T>.has_value();
 template <typename Range>
 using ElementOf = std::remove_pointer_t<decltype(std::data(std::declval<Range&>()))>;
 
-/// Whether `Range` is contiguous memory of known elements that outlives the expression: a vector,
-/// an array, a span. `Range` is deduced from `Range&&`. A temporary counts only if it is a span,
-/// recognised by being trivially copyable and not passing its own constness on to its elements.
+/// Whether `Range&&` is a vector, an array or a span of elements with a known dtype whose memory
+/// outlives the expression. A temporary qualifies only if it is a span: trivially copyable, and
+/// elements of a const object are not const.
 template <typename Range, typename = void>
 inline constexpr bool kIsElements = false;
 template <typename Range>
@@ -67,11 +67,11 @@ inline constexpr bool
          (std::is_trivially_copyable_v<Range> &&
           std::is_same_v<ElementOf<const std::remove_reference_t<Range>>, ElementOf<Range>>));
 
-/// A dtype without a default value: a struct with this member must be given one.
+/// A dtype without a default value, for struct members that must be initialised.
 class GivenDType {
  public:
-  constexpr GivenDType(DType dtype) : dtype_(dtype) {}  // NOLINT(*-explicit-*): stands for it.
-  constexpr operator DType() const { return dtype_; }   // NOLINT(*-explicit-*): stands for it.
+  constexpr GivenDType(DType dtype) : dtype_(dtype) {}  // NOLINT(*-explicit-*): same value.
+  constexpr operator DType() const { return dtype_; }   // NOLINT(*-explicit-*): same value.
 
  private:
   DType dtype_;

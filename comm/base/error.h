@@ -7,8 +7,8 @@
 
 namespace kolo {
 
-/// Class of a failure. Each class has its own exit status, which launchers pass on, so that a
-/// script can tell what went wrong.
+/// Class of a failure. Processes exit with the status of the class (`exit_status`), which tells
+/// scripts what went wrong.
 enum class ErrorCode {
   kUsage,      ///< The caller broke the contract of a call.
   kData,       ///< A data set or checkpoint is missing, truncated or malformed.
@@ -20,52 +20,52 @@ enum class ErrorCode {
   kStall,      ///< Ranks waited too long for tensors that others had not submitted.
   kMismatch,   ///< Ranks disagree about a tensor's name, shape, dtype or operation.
   kAuth,       ///< A peer did not know the secret of the job.
-  kConfig,     ///< Options are unknown, malformed or contradict each other.
-  kShutdown,   ///< The runtime was closed before the operation finished.
-  kCancelled,  ///< The program took the operation back.
+  kConfig,     ///< Options are unknown, malformed or contradictory.
+  kShutdown,   ///< The runtime was closed before the operation completed.
+  kCancelled,  ///< The program cancelled the operation.
 };
 inline constexpr ErrorCode kLastErrorCode = ErrorCode::kCancelled;
 
-/// The name of the class, for people: "peer lost", "mismatch", ...
+/// Returns the name of the class: "peer lost", "mismatch", ...
 std::string_view to_string(ErrorCode code);
 
-/// The process exit status of an error class (64 usage, 65 data, 69 peer lost, ...).
+/// Returns the process exit status for a class: 64 for kUsage, 65 for kData, 69 for kPeerLost, ...
 int exit_status(ErrorCode code);
 
-/// One failure as a value, which is copied to every ticket and crosses threads and ranks.
-/// Fields that do not apply are -1 or empty.
+/// One failure as a value, which is copied between threads and ranks. Fields that do not apply are
+/// -1 or empty.
 struct Error {
-  ErrorCode code = ErrorCode::kInternal;  ///< Class.
-  int rank = -1;                          ///< Rank that found the failure.
-  int peer = -1;                          ///< Rank that caused it.
-  std::string group = {};                 ///< Group that these are ranks of; empty: the job.
-  std::string verb = {};                  ///< mark, agree, plan, start, run, complete or wait.
-  std::string bucket = {};                ///< Bucket or tensor.
-  std::string what = {};                  ///< The sentence a person reads.
-  bool logged = false;  ///< True if this process has already written it to its log.
+  ErrorCode code = ErrorCode::kInternal;  ///< Class of the failure.
+  int rank = -1;                          ///< Rank that detected the failure.
+  int peer = -1;                          ///< Rank that caused the failure.
+  std::string group = {};                 ///< Group of `rank` and `peer`, or empty for the job.
+  std::string verb = {};                  ///< Phase: mark, agree, plan, start, run, complete, ...
+  std::string bucket = {};                ///< Name of the bucket or tensor.
+  std::string what = {};                  ///< Description for people.
+  bool logged = false;                    ///< Whether this process has logged the error.
 
-  /// One line with the fields that apply: "rank 3: peer 1: agree of 'fc1.weight': ...";
-  /// "group 'pp' [2, 5]: rank 0: ..." with a group.
+  /// Formats the fields that apply in one line: "rank 3: peer 1: agree of 'fc1.weight': ...", or
+  /// with a group "group 'pp' [2, 5]: rank 0: ...".
   std::string to_string() const;
 };
 
-/// The exception that carries an `Error` to the caller.
+/// The exception type of all errors of Kolo.
 class KoloError : public std::runtime_error {
  public:
-  /// Makes `what()` the text of `error`.
+  /// Makes an exception whose `what()` is the text of `error`.
   explicit KoloError(Error error);
-  /// The failure with all its fields.
+  /// The error with all its fields.
   const Error& error() const noexcept { return error_; }
 
  private:
   Error error_;
 };
 
-/// A call broke its contract. Thrown by the call itself, before any traffic.
+/// An error of class kUsage: the caller broke the contract of a call. The call itself throws it,
+/// before it sends anything.
 class UsageError : public KoloError {
  public:
-  /// An error of class kUsage with the text `what`. `group` is the group in which the call was
-  /// made; empty if it was made in the job.
+  /// Makes an error with the text `what`. `group` is the group of the call, empty for the job.
   explicit UsageError(std::string what, std::string group = {});
 };
 

@@ -4,7 +4,8 @@
 
 namespace kolo {
 
-/// IEEE 754 binary16 and the upper half of binary32, as bits: storage types, without arithmetic.
+/// Storage types without arithmetic: Float16 is IEEE 754 binary16, BFloat16 is the upper half of a
+/// binary32 number.
 struct Float16 {
   std::uint16_t bits;
   friend constexpr bool operator==(Float16 a, Float16 b) { return a.bits == b.bits; }
@@ -16,18 +17,18 @@ struct BFloat16 {
   friend constexpr bool operator!=(BFloat16 a, BFloat16 b) { return a.bits != b.bits; }
 };
 
-/// std::bit_cast, which C++17 lacks.
+/// Replaces std::bit_cast, which C++17 lacks.
 template <typename To, typename From>
 constexpr To bits_as(From value) {
   return __builtin_bit_cast(To, value);
 }
 
-/// Conversions, exact when widening, to nearest with ties to even when narrowing. Overflow becomes
-/// infinity, subnormals are kept, NaN becomes the quiet NaN with positive sign and empty payload.
+/// Conversions between float and 16-bit floats. Widening is exact. Narrowing rounds to nearest,
+/// ties to even: overflow becomes infinity, and subnormals are kept. Every NaN becomes the quiet
+/// NaN with positive sign and empty payload.
 ///
 /// Threads: pure; usable in constant expressions.
-/// Source:  the addition of a magic number that rounds subnormals is F. Giesen's
-///          float_to_half_fast3_rtne (public domain, 2012).
+/// Source:  rounding of subnormals: F. Giesen, float_to_half_fast3_rtne (public domain, 2012).
 constexpr float to_float(BFloat16 value) {
   const std::uint32_t bits = std::uint32_t{value.bits} << 16;
   return bits_as<float>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc00000 : bits);
@@ -65,21 +66,21 @@ constexpr Float16 to_float16(float value) {
   } else if (magnitude >= (127u + 16u) << 23) {
     result = 0x7c00;
   } else if (magnitude < (127u - 14u) << 23) {
-    // Subnormal: the unit in the last place of 0.5f is the smallest binary16, so adding 0.5f rounds
-    // to a multiple of it.
+    // Subnormal: the last bit of 0.5f has the value of the smallest binary16 number, so adding 0.5f
+    // rounds to a multiple of that number.
     constexpr float kMagic = 0.5f;
     result =
         bits_as<std::uint32_t>(bits_as<float>(magnitude) + kMagic) - bits_as<std::uint32_t>(kMagic);
   } else {
-    // Rounding may carry into the exponent, up to infinity; the encoding makes the result right.
+    // Rounding may carry into the exponent, up to infinity; the encoding makes this correct.
     const std::uint32_t odd = (magnitude >> 13) & 1;
     result = (magnitude - ((127u - 15u) << 23) + 0xfff + odd) >> 13;
   }
   return {static_cast<std::uint16_t>(sign | result)};
 }
 
-/// Rounds to odd: inexact results get an odd last bit. Rounding the result once more, to at least
-/// two bits less, equals rounding `value` once.
+/// Rounds to odd: inexact results get an odd last bit. Rounding the result again, to at least two
+/// bits fewer, gives the same as rounding `value` once.
 /// Source: Boldo and Melquiond, IEEE Transactions on Computers 57(4), 2008.
 constexpr float to_float_odd(double value) {
   const float nearest = static_cast<float>(value);
@@ -93,12 +94,12 @@ constexpr float to_float_odd(double value) {
 constexpr BFloat16 to_bfloat16(double value) { return to_bfloat16(to_float_odd(value)); }
 constexpr Float16 to_float16(double value) { return to_float16(to_float_odd(value)); }
 
-/// The largest finite value, and the bits of infinity.
+/// Largest finite value and infinities.
 inline constexpr Float16 kLargestFloat16{0x7bff};
 inline constexpr Float16 kInfiniteFloat16{0x7c00};
 inline constexpr BFloat16 kInfiniteBFloat16{0x7f80};
 
-/// Replaces an infinity by the largest finite value of its sign; other values stay.
+/// Replaces infinity by the largest finite value of the same sign. Keeps other values.
 constexpr Float16 pulled_in(Float16 value) {
   const bool is_infinite = (value.bits & 0x7fff) == kInfiniteFloat16.bits;
   return {static_cast<std::uint16_t>(value.bits - (is_infinite ? 1 : 0))};

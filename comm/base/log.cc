@@ -21,8 +21,8 @@ std::optional<spdlog::level::level_enum> level_of(std::string_view name) {
   return std::nullopt;
 }
 
-// Created on first use and never destroyed: a runtime in a static variable is constructed earlier,
-// so it is destroyed, and logs, after everything created later.
+// Created on first use and never destroyed. A runtime in a static variable is destroyed after all
+// objects created later, and its destructor may log.
 spdlog::logger& logger() {
   static spdlog::logger* const instance = [] {
     auto* const made =
@@ -41,7 +41,7 @@ spdlog::logger& logger() {
   return *instance;
 }
 
-/// -1 until this process has an identity.
+/// The rank of this process; -1 until `set_identity`.
 std::atomic<int>& own_rank() {
   static std::atomic<int> rank{-1};
   return rank;
@@ -53,7 +53,7 @@ void report(Error& error) {
   if (error.logged) return;
   error.logged = true;
   Error shown = error;
-  if (shown.rank == own_rank()) shown.rank = -1;  // every line begins with this rank
+  if (shown.rank == own_rank()) shown.rank = -1;  // every line already begins with this rank
   logger().error("{}", shown.to_string());
 }
 

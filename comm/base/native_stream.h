@@ -2,9 +2,9 @@
 
 namespace kolo {
 
-/// A stream of the caller. Host memory needs none.
+/// A stream of the caller on a device. Calls with host memory need none.
 struct NativeStream {
-  void* handle = nullptr;  ///< A cudaStream_t on a CUDA device; null is the default stream.
+  void* handle = nullptr;  ///< A cudaStream_t for a CUDA device, or null for the default stream.
 };
 
 }  // namespace kolo

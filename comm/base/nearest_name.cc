@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-/// A text with more mistakes than these is a different name.
+/// Maximum edit distance of a misspelled name.
 constexpr std::size_t kMostMistakes = 2;
 
 /// The Levenshtein distance, computed row by row.
@@ -36,7 +36,7 @@ std::optional<std::string> nearest_name(std::string_view text, std::span<const s
   };
   const auto nearest = std::ranges::min_element(names, {}, mistakes);
   const std::size_t count = mistakes(*nearest);
-  // A name of three letters with two mistakes has nothing in common with the original.
+  // Rejects an edit distance as large as the name: such texts have no letter in common.
   if (count > kMostMistakes || count >= nearest->size()) return std::nullopt;
   return *nearest;
 }

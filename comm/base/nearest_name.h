@@ -7,11 +7,11 @@
 
 namespace kolo {
 
-/// The entry of `names` that `text` most likely misspells: it differs in at most two letters or
-/// begins with `text`. Empty if there is none. Pure.
+/// Returns the entry of `names` that `text` most likely misspells, if any: an entry that begins
+/// with `text` or differs in at most two letters. Pure.
 std::optional<std::string> nearest_name(std::string_view text, std::span<const std::string> names);
 
-/// "'rign' is not ring, direct or tree; did you mean ring?" Pure.
+/// Describes an unknown name: "'rign' is not ring, direct or tree; did you mean ring?" Pure.
 std::string describe_unknown(std::string_view text, std::span<const std::string> names);
 
 }  // namespace kolo

@@ -15,7 +15,7 @@ void raise_open_file_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);  // if refused, the old limit stays
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // on failure, the old limit stays
 }
 
 void require_open_files(std::size_t count, std::string_view reason) {

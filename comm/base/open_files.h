@@ -6,15 +6,15 @@
 
 namespace kolo {
 
-/// Raises this process's limit of open files to the maximum that the system allows: a rank has
-/// several descriptors per peer. Threads: any.
+/// Raises this process's limit of open files to the maximum that the system allows, because a rank
+/// has several descriptors per peer. Threads: any.
 void raise_open_file_limit();
 
-/// Checks that this process can open `count` more files, on behalf of libraries that end the
-/// process when they run out. Errors: KoloError(kResources). Threads: any.
+/// Checks that this process can open `count` more files, for libraries that terminate the process
+/// if it cannot. `reason` begins the error text. Errors: KoloError(kResources). Threads: any.
 void require_open_files(std::size_t count, std::string_view reason);
 
-/// Advice for when descriptors run out: "raise the limit of open files, which is 1024 (ulimit -n)".
+/// Returns advice for error texts: "raise the limit of open files, which is 1024 (ulimit -n)".
 std::string open_file_advice();
 
 }  // namespace kolo

@@ -26,14 +26,14 @@ void write(const fs::path& path, std::string_view text, std::ios::openmode mode)
   if (!file.flush()) fail(path);
 }
 
-/// The file that `path` refers to, following symbolic links.
+/// The file to which `path` refers, following symbolic links.
 fs::path target_of(const std::string& path) {
   std::error_code is_new;
   const fs::path target = fs::canonical(path, is_new);
   return is_new ? fs::path(path) : target;
 }
 
-/// Whether it is replaced as a whole: a regular file, or a path that does not exist yet.
+/// Whether `target` is replaced by renaming: a regular file, or a path that does not exist.
 bool is_replaced(const fs::path& target) {
   std::error_code ignored;
   return fs::is_regular_file(target, ignored) || !fs::exists(target, ignored);

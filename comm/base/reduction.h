@@ -10,32 +10,30 @@
 
 namespace kolo {
 
-/// How contributions are combined.
+/// An operation that combines the contributions of ranks.
 enum class ReduceOp : std::uint8_t {
   kSum,
   kMin,
   kMax,
   kProd,
-  kAverage,  ///< The sum divided by the size of the group.
+  kAverage,  ///< The sum divided by the number of ranks.
   kBitAnd,
   kBitOr,
   kBitXor,
-  kPremulSum,  ///< The sum of contributions, each multiplied by its rank's own factor.
+  kPremulSum,  ///< The sum of contributions, each multiplied by a factor that its rank chooses.
 };
 
-/// The identity element of an operation. Lowest and highest are infinite if the dtype has
-/// infinities.
+/// The identity element of an operation. kLowest and kHighest are infinities if the dtype has them.
 enum class Identity : std::uint8_t { kZero, kOne, kAllBits, kLowest, kHighest };
 
 /// Properties of an operation. comm/kernels/combine.h defines how it combines two elements.
 struct ReduceOpTraits {
   ReduceOp value;
-  std::string_view names[2];  ///< The first name is printed, both are accepted.
-  std::string_view takes;     ///< Kinds of dtypes that it accepts; see DTypeTraits.
+  std::string_view names[2];  ///< Names that `parse_reduce_op` accepts; the first is printed.
+  std::string_view takes;     ///< Accepted dtypes, as a list of `DTypeTraits::kind`.
   Identity identity;
-  ReduceOp of_bools = ReduceOp::kSum;  ///< If it accepts Booleans: the equivalent operation on
-                                       ///< their bits.
-  bool picks_one = false;  ///< The result is one of the contributions, so no rounding occurs.
+  ReduceOp of_bools = ReduceOp::kSum;  ///< Equivalent operation for Booleans as bits.
+  bool picks_one = false;              ///< Whether the result is one of the contributions.
 };
 
 /// One row per operation, in the order of the enumeration.
@@ -54,33 +52,33 @@ constexpr const ReduceOpTraits& traits_of(ReduceOp op) {
   return kReduceOps[static_cast<std::size_t>(op)];
 }
 
-/// Whether `op` is defined on elements of `dtype`.
+/// Whether `op` accepts elements of `dtype`.
 constexpr bool takes(ReduceOp op, DType dtype) {
   return traits_of(op).takes.find(traits_of(dtype).kind) != std::string_view::npos;
 }
-/// True for operations defined on all numbers: the ones for gradients and on devices.
+/// True for operations that accept all numbers: those for gradients and on devices.
 constexpr bool is_number_op(ReduceOp op) {
   return takes(op, DType::kFloat32) && takes(op, DType::kInt32);
 }
-/// True for operations whose result is one of the contributions, without rounding.
+/// True for operations whose result is one of the contributions, so that nothing is rounded.
 constexpr bool picks_one(ReduceOp op) { return traits_of(op).picks_one; }
 
-/// Every operation, for loops.
+/// All operations, for loops.
 inline constexpr auto kAllReduceOps = values_where<kReduceOps, is_value<ReduceOp>>();
-/// The operations for which `is_number_op` holds.
+/// All operations for which `is_number_op` is true.
 inline constexpr auto kNumberOps = values_where<kReduceOps, is_number_op>();
 
-/// "sum", "average", ...
+/// Returns the printed name: "sum", "average", ...
 std::string_view to_string(ReduceOp op);
-/// The value with one of the names in `kReduceOps`; empty for any other text.
+/// Returns the operation that has the name `text`, or an empty value if there is none.
 std::optional<ReduceOp> parse_reduce_op(std::string_view text);
 
-/// Factors of a reduction. Only floating-point and complex elements can be scaled.
+/// The factors of a reduction. Factors other than 1 require floating-point or complex elements.
 struct Scales {
-  /// Multiplies each contribution before it is combined. Equal on all ranks, except in a
-  /// premultiplied sum, where each rank has its own factor and may change it at each call.
+  /// Factor of this rank's contribution, applied before combining. Must be equal on all ranks,
+  /// except for kPremulSum, where each rank chooses its factor at each call.
   double before = 1;
-  /// Multiplies the result; 1.0 / n divides it by n. Equal on all ranks.
+  /// Factor of the result. Must be equal on all ranks. The value 1.0 / n divides exactly by n.
   double after = 1;
 
   friend bool operator==(const Scales& a, const Scales& b) {
@@ -88,36 +86,36 @@ struct Scales {
   }
 };
 
-/// An operation with its scales. It converts from a plain operation, which is then unscaled:
+/// A reduce operation with its factors and wire dtype. A ReduceOp converts to an unscaled
+/// Reduction:
 ///
 ///     runtime.all_reduce("x", buffer, ReduceOp::kMax).wait();
 ///     runtime.all_reduce("x", buffer, {ReduceOp::kSum, {.before = 0.125}}).wait();
 ///     runtime.all_reduce("x", buffer, {ReduceOp::kPremulSum, {.before = my_weight}}).wait();
 ///
 /// result = after * (before * x_0 op before * x_1 op ...). Scaled contributions are rounded to the
-/// dtype before they are combined; in device memory, results are also rounded before the final
-/// scale.
+/// dtype before combining. In device memory, results are also rounded before `after` is applied.
 struct Reduction {
   ReduceOp op;
   Scales scales;
-  /// The dtype on the wire for all-reduce and reduce-scatter, equal on all ranks; empty: the dtype
-  /// of the elements. Unscaled float32 and float64 in host memory can be sent as bfloat16. Each
-  /// contribution is rounded once. Sums are float32 and are rounded too: once per node, and once
-  /// between nodes. The casts are part of the copies.
+  /// The dtype in which an all-reduce or reduce-scatter sends elements, equal on all ranks. If
+  /// empty, it is the dtype of the elements. Unscaled float32 and float64 in host memory can be
+  /// sent as bfloat16. Each contribution is then rounded once, and each float32 sum is rounded
+  /// twice: once per node, and once between nodes.
   std::optional<DType> wire_dtype;
 
-  // Implicit, so that an operation alone is a reduction.
+  // Implicit, so that a plain operation converts to a reduction.
   // NOLINTNEXTLINE(google-explicit-constructor)
   constexpr Reduction(ReduceOp of = ReduceOp::kSum, Scales by = {},
                       std::optional<DType> wire = std::nullopt)
       : op(of), scales(by), wire_dtype(wire) {}
 };
 
-/// "sum", "sum scaled by 0.5 before and 2 after".
+/// Describes a reduction: "sum", "sum scaled by 0.5 before and 2 after".
 std::string describe(ReduceOp op, const Scales& scales);
 
-/// Throws UsageError, which names `name`, unless the operation accepts `dtype`, the scales are
-/// finite, and scaled elements can be scaled.
+/// Throws UsageError, which names `name`, if the operation does not accept `dtype`, or if a factor
+/// other than 1 is not finite or `dtype` cannot be scaled.
 void check_reduction(std::string_view name, const Reduction& reduction, DType dtype);
 
 }  // namespace kolo

@@ -5,22 +5,21 @@
 
 namespace kolo {
 
-/// A library that is loaded on first use, so that programs that do not need it run where it is not
-/// installed. It is never unloaded, since its background work may continue.
+/// A library that is loaded at run time, so that programs run without it if they do not need it. It
+/// is never unloaded, because its background threads may still run.
 ///
 /// Threads: any.
-/// Errors:  KoloError(kConfig) "PURPOSE: REASON; REMEDY", with the loader's reason, if the library
-/// is
-///          missing or lacks a function.
+/// Errors:  KoloError(kConfig) "PURPOSE: REASON; REMEDY" if the library is missing or lacks a
+///          function.
 class SharedLibrary {
  public:
   struct Config {
-    std::string file;     ///< A path, or a name for the loader to search.
+    std::string file;     ///< A path, or a file name for which the loader searches.
     std::string purpose;  ///< The feature that needs the library.
-    std::string remedy;   ///< What the user can do.
+    std::string remedy;   ///< Advice for the user.
   };
 
-  /// The address of a function; converts to the function type that it is assigned to.
+  /// The address of a function. Converts to any function pointer type.
   class Function {
    public:
     explicit Function(void* address) : address_(address) {}
@@ -36,7 +35,7 @@ class SharedLibrary {
 
   Function find(const char* name) const;
 
-  /// Throws the same kind of error with another reason.
+  /// Throws KoloError(kConfig) "PURPOSE: REASON; REMEDY" with `reason`.
   [[noreturn]] void refuse(const std::string& reason) const;
 
  private:

@@ -15,9 +15,9 @@ namespace kolo {
 template <typename T>
 class Span;
 
-/// Whether `Range&&` is contiguous memory that a `Span<T>` may view: a named container, an array,
-/// or a view. A `const T` also allows a temporary container, which lives until the end of the call
-/// that takes the span.
+/// Whether a `Span<T>` may view `Range&&`: a named container, an array or a view. If T is const, a
+/// temporary container qualifies, too, because it lives until the end of the call that takes the
+/// span.
 template <typename Range, typename T, typename = void>
 inline constexpr bool kIsViewableAs = false;
 template <typename Range, typename T>
@@ -29,8 +29,8 @@ inline constexpr bool kIsViewableAs<Range, T,
     (std::is_lvalue_reference_v<Range> || std::is_const_v<T> ||
      std::is_trivially_copyable_v<std::remove_reference_t<Range>>);
 
-/// A view of contiguous elements, which it does not own: like std::span, but also available in
-/// C++17, and the same type in all standards.
+/// A view of contiguous elements, which it does not own. Like std::span, but the same type in C++17
+/// and later standards.
 template <typename T>
 class Span {
  public:
@@ -42,7 +42,7 @@ class Span {
 
   constexpr Span() = default;
   constexpr Span(T* data, std::size_t size) : data_(data), size_(size) {}
-  /// All elements of a vector, an array or another view, including std::span.
+  /// Views all elements of a vector, an array or another view, including std::span.
   template <typename Range,
             std::enable_if_t<kIsViewableAs<Range, T> && !std::is_same_v<std::decay_t<Range>, Span>,
                              int> = 0>
@@ -70,15 +70,15 @@ class Span {
   std::size_t size_ = 0;
 };
 
-/// One `T`, which it holds, or a list of them, which it views: a parameter that accepts either.
+/// A parameter type for one `T` or a list of `T`. Copies a single element, and views a list.
 template <typename T>
 class OneOrMore {
  public:
-  /// No elements.
+  /// An empty list.
   constexpr OneOrMore() = default;
   constexpr OneOrMore(const T& one)  // NOLINT(*-explicit-*): a list of one.
       : one_(one) {}
-  /// All elements of a vector, an array or a span.
+  /// Views all elements of a vector, an array or a span.
   template <typename Range, std::enable_if_t<kIsViewableAs<Range, const T> &&
                                                  !std::is_base_of_v<OneOrMore, std::decay_t<Range>>,
                                              int> = 0>

@@ -10,8 +10,8 @@
 
 namespace kolo {
 
-/// A lock for short critical sections with little contention: it costs one atomic operation, where
-/// a mutex costs two, each with a function call. Lock it with `SpinGuard`.
+/// A lock for short critical sections with little contention. It costs one atomic
+/// read-modify-write; a mutex costs two, each with a function call. Lock it with `SpinGuard`.
 class KOLO_CAPABILITY("mutex") SpinLock {
  public:
   SpinLock() = default;
@@ -23,9 +23,8 @@ class KOLO_CAPABILITY("mutex") SpinLock {
   std::atomic<bool> is_held_{false};
 };
 
-/// Holds a spin lock during its own lifetime. While the lock is taken, a waiting thread yields its
-/// core, perhaps to the holder, and sleeps if that is not enough: a core is never yielded to a
-/// thread of lower priority.
+/// Holds a spin lock for the lifetime of this object. A waiting thread first yields its core. If
+/// that does not help, it sleeps, because yielding never runs a holder of lower priority.
 class KOLO_SCOPED_CAPABILITY SpinGuard {
  public:
   explicit SpinGuard(SpinLock& lock) KOLO_ACQUIRE(lock) : lock_(lock) {

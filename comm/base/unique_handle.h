@@ -6,8 +6,8 @@
 
 namespace kolo {
 
-/// Owns one C handle. `Traits` has `using Value`, `static Value invalid()` and `static void
-/// close(Value) noexcept`. Move-only; the destructor closes the handle.
+/// Owns one C handle, which the destructor closes. Move-only. `Traits` provides `Value`, `static
+/// Value invalid()` and `static void close(Value) noexcept`.
 template <typename Traits>
 class UniqueHandle {
  public:

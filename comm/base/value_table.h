@@ -5,12 +5,12 @@
 #include <optional>
 #include <string_view>
 
-// Tables with one row per value of an enumeration, in order. Each row has `value` and `names`: the
-// first name is printed, all are accepted.
+// Functions for tables with one row per value of an enumeration, in order. Each row has fields
+// `value` and `names`: the first name is printed, all names are accepted.
 
 namespace kolo {
 
-/// Whether every row's index equals its value, as lookups require.
+/// Whether the index of every row equals its value, as the functions below require.
 template <const auto& kRows>
 constexpr bool is_in_order() {
   std::size_t place = 0;
@@ -20,13 +20,13 @@ constexpr bool is_in_order() {
   return true;
 }
 
-/// Accepts every value.
+/// A predicate that is true for every value.
 template <typename Value>
 constexpr bool is_value(Value) {
   return true;
 }
 
-/// The values that `kIsWanted` accepts, for loops.
+/// The values for which `kIsWanted` is true, for loops.
 template <const auto& kRows, auto kIsWanted>
 constexpr auto values_where() {
   constexpr std::size_t kCount = [] {
@@ -42,14 +42,14 @@ constexpr auto values_where() {
   return values;
 }
 
-/// The printed name; "unknown" if `value` is not in the table.
+/// Returns the printed name of `value`, or "unknown" if it is not in the table.
 template <const auto& kRows, typename Value>
 constexpr std::string_view name_of(Value value) {
   const auto place = static_cast<std::size_t>(value);
   return place < std::size(kRows) ? kRows[place].names[0] : "unknown";
 }
 
-/// The value with this name; empty if there is none.
+/// Returns the value that has the name `text`, or an empty value if there is none.
 template <const auto& kRows>
 constexpr auto value_named(std::string_view text) -> std::optional<decltype(kRows[0].value)> {
   for (const auto& row : kRows) {

@@ -9,9 +9,9 @@
 
 namespace kolo {
 
-/// Calls `visitor(std::type_identity<T>{})` with the C++ type T of numbers of `dtype`.
+/// Calls `visitor(std::type_identity<T>{})`, where T is the C++ type of `dtype`.
 ///
-/// Errors: an internal KoloError unless `dtype` is in `kNumberDTypes`.
+/// Errors: KoloError(kInternal) unless `dtype` is in `kNumberDTypes`.
 template <typename Visitor>
 decltype(auto) visit_dtype(DType dtype, Visitor&& visitor) {
   switch (dtype) {

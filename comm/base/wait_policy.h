@@ -9,28 +9,29 @@
 
 namespace kolo {
 
-/// How long a thread without work polls before it sleeps until it is woken:
+/// The times for which a thread without work polls before it sleeps until it is woken:
 ///
 ///   | polls and keeps its core | polls and yields its core between polls | sleeps
 ///   0                      keep_core                                   spin
 ///
-/// `runtime/wait/wait_policy.h` chooses the times. By default every thread sleeps at once.
+/// `runtime/wait/wait_policy.h` chooses the times. With the defaults, threads sleep at once.
 struct WaitPolicy {
-  Duration spin{};  ///< Time that a waiting user thread polls.
-  /// Time that background threads poll: the engine's thread, threads that help with reductions, and
-  /// a driving thread that waits for helpers.
+  Duration spin{};  ///< Time for which a waiting user thread polls.
+  /// Time for which background threads poll: the engine's thread, threads that help with
+  /// reductions, and a driving thread that waits for such helpers.
   Duration background_spin{};
   Duration keep_core{};
 };
 
-/// Counts the polls of one wait.
+/// Paces the polls of one wait.
 class Spinner {
  public:
-  /// Restarts the time after progress was made.
+  /// Restarts the time. Called after progress.
   void renew() { polls_ = 0; }
 
-  /// Pauses between two polls. Returns false once `spin` has passed. The clock starts at the second
-  /// poll, because reading it costs as much as a poll and the first poll often suffices.
+  /// Pauses between two polls. Returns false once `spin` has passed, so that the caller sleeps. The
+  /// time starts at the second call: reading the clock costs as much as a poll, and the first poll
+  /// often suffices.
   bool pass(Duration spin, Duration keep_core) {
     Duration passed{};
     if (polls_ > 0) {

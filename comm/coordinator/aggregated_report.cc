@@ -12,8 +12,8 @@ namespace {
 
 // --- Combining ----------------------------------------------------------------------------------
 
-/// Omits the proposals from `bound` on. A rank may then wait for an unknown proposal, so it must
-/// not be considered stuck.
+/// Omits the proposals from `bound` on. If threads wait for an omitted proposal, the ranks must not
+/// be considered stuck.
 void cut(AlikeRanks& alike, const ProposalKey& bound) {
   const auto first = std::ranges::lower_bound(alike.pending, bound, {}, &PendingKey::key);
   if (std::any_of(first, alike.pending.end(), [](const auto& entry) { return entry.blocking; })) {
@@ -28,7 +28,7 @@ void add_acts(std::vector<RankAct>& acts, std::vector<RankAct> others) {
   if (acts.size() > AlikeRanks::kMostActs) acts.resize(AlikeRanks::kMostActs);
 }
 
-/// Merges entries of ranks with equal reports.
+/// Merges entries with equal reports.
 void unite(std::vector<AlikeRanks>& entries) {
   std::vector<AlikeRanks> united;
   for (AlikeRanks& entry : entries) {
@@ -45,7 +45,7 @@ void unite(std::vector<AlikeRanks>& entries) {
   entries = std::move(united);
 }
 
-/// The first proposal beyond the limit.
+/// Returns the first proposal after the first `most` proposals, if there are more.
 std::optional<ProposalKey> key_beyond(const std::vector<AlikeRanks>& entries, std::size_t most) {
   std::set<ProposalKey> keys;
   for (const AlikeRanks& entry : entries) {
@@ -55,8 +55,8 @@ std::optional<ProposalKey> key_beyond(const std::vector<AlikeRanks>& entries, st
   return *std::next(keys.begin(), static_cast<std::ptrdiff_t>(most));
 }
 
-/// Keeps the most informative entries: stragglers, which lack the most, and entries that represent
-/// most ranks.
+/// Drops entries beyond kMostKinds. Half of the kept entries have the fewest pending proposals
+/// (stragglers), the others the most ranks.
 void leave_out_kinds(std::vector<AlikeRanks>& entries) {
   if (entries.size() <= AggregatedReport::kMostKinds) return;
   const auto half = static_cast<std::ptrdiff_t>(AggregatedReport::kMostKinds / 2);
@@ -80,10 +80,10 @@ void sort_by_rank(std::vector<AlikeRanks>& entries) {
 constexpr std::size_t kRangeBytes = 8;
 constexpr std::size_t kLeastActBytes = 16;
 constexpr std::size_t kLeastMuteBytes = 16;
-constexpr std::size_t kLeastEntryBytes = 28;  // of the table
+constexpr std::size_t kLeastEntryBytes = 28;  // of a proposal in the table
 constexpr std::size_t kLeastKindBytes = 21;
 
-/// The state of a proposal of the table in one entry.
+/// The state of a proposal on the ranks of one entry.
 enum class Having : std::uint8_t { kNot, kPending, kBlocking, kPast };
 constexpr Having kAllHavings[] = {Having::kNot, Having::kPending, Having::kBlocking, Having::kPast};
 

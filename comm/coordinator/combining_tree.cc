@@ -44,7 +44,7 @@ std::vector<int> ranks_to_tell(const ProcessGrid& grid, const CombiningTree& me,
   std::vector<int> ranks = neighbours_of(me);
   if (contains(ranks, lost)) {
     const std::vector<int> others = neighbours_of(CombiningTree::build(lost, grid));
-    // Another neighbour of the lost rank has notified all of its neighbours.
+    // If the teller is a neighbour of the lost rank, it has notified that rank's neighbours.
     if (!contains(others, teller)) {
       for (const int other : others) {
         if (other != me.rank) ranks.push_back(other);

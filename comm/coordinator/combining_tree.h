@@ -6,9 +6,9 @@
 
 namespace kolo {
 
-/// One rank's place in the tree used for agreement: the ranks of a node form a tree of the given
-/// arity under their leader, and the leaders form another one, in node order. The root is the
-/// leader of node 0. So no rank has more than twice the arity of children, whatever the node sizes.
+/// One rank's position in the tree that is used for agreement. The ranks of a node form a tree of
+/// the given arity under their leader. The leaders form another tree of this arity in node order,
+/// with the leader of node 0 as the root. So a rank has at most twice the arity of children.
 ///
 ///   nodes {0 1} {2 3} {4 5}, arity 2:      0 - 1, 2, 4        2 - 3        4 - 5
 ///
@@ -18,16 +18,17 @@ struct CombiningTree {
   int root = 0;
   int parent = -1;  ///< -1 for the root.
   std::vector<int> children;
-  std::vector<int> child_leaders;  ///< The children that lead other nodes.
+  std::vector<int> child_leaders;  ///< The children that are leaders of other nodes.
 
   static constexpr int kDefaultArity = 8;
   static CombiningTree build(int rank, const ProcessGrid& grid, int arity = kDefaultArity);
 };
 
-/// The ranks that `me` notifies that the job has failed, when it detects the failure or is told by
-/// `teller` (-1: it detected it). The notice takes each edge of the tree at most once per
-/// direction. It bypasses the `lost` rank (-1: none): that rank's neighbours stand in for it, and
-/// the first of them to know tells the others, so no subtree is cut off.
+/// Returns the ranks to which rank `me` forwards the notice that the job has failed. `teller` is
+/// the rank that notified `me`; -1: `me` detected the failure. The notice follows the edges of the
+/// tree, at most once per direction. Rank `lost` (-1: none) forwards nothing. Therefore its first
+/// neighbour that learns of the failure notifies all its neighbours, so that the notice reaches all
+/// subtrees.
 ///
 ///   tree 0 - {1, 2}, 1 - {3, 4}; 1 is lost and 3 notices: 3 tells 1, 0 and 4; 0 tells 2
 ///

@@ -37,8 +37,8 @@ Coordinator::Coordinator(Transport& transport, const ProcessGrid& grid, const Cl
       close_hash_(name_hash(kCloseName)),
       watch_(options_.peer_timeout) {}
 
-/// The leader's memory counts the local arrivals of each bucket, followed by counters of the
-/// iterations that all nodes have released.
+/// Returns the index of a bucket's counter of released iterations in the leader's memory. These
+/// counters follow the counters of ready ranks, whose indices are the bucket numbers.
 std::uint32_t Coordinator::released_counter(BucketId bucket) const {
   return options_.buckets + bucket;
 }
@@ -77,8 +77,8 @@ ProposalKey Coordinator::vote_on_end(std::string_view vote, std::string_view nam
   return key;
 }
 
-/// Done at the decision itself, so that later frames on any edge concern new uses. If a rank has
-/// yet to reach a use that others have given up, all ranks continue counting.
+/// Forgets a name after an accepted vote, unless a rank has not reached a use that other ranks have
+/// given up. Called at the decision, so that all later frames on an edge concern new uses.
 void Coordinator::end_name(const Frame& accepted) {
   const auto proposal = proposals_.find(accepted.key);
   if (proposal == proposals_.end() || !proposal->second.ends || !ends(accepted)) return;
@@ -101,8 +101,8 @@ void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, const Request
   if (invites_) invite(arrivals_.back());
   const std::uint64_t count = transport_.arrive(leader_, bucket);
   if (count % local_size_ != 0) return;
-  // The node's last arrival: with a single node it releases all ranks, otherwise the leader
-  // forwards it.
+  // This rank is the node's last one. On a single node this releases all ranks; otherwise the
+  // leader forwards the readiness.
   if (grid_.num_nodes() == 1) {
     for (int peer : grid_.ranks_of_node(grid_.node(transport_.rank()))) {
       if (peer != transport_.rank()) transport_.ring(peer);
@@ -114,7 +114,7 @@ void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, const Request
 
 void Coordinator::begin(BucketId bucket, std::uint64_t iteration, const RequestInfo& request) {
   if (ended_.size() <= bucket) ended_.resize(bucket + std::size_t{1});
-  // Filled in place: a copy would wait for the stores to the original.
+  // Filled in place, because copying the entry would wait for the stores to the original.
   Pending& pending = begun_.emplace_back();
   pending.key = {bucket_hash(bucket), iteration};
   pending.text = request.text;
@@ -129,7 +129,7 @@ void Coordinator::end(BucketId bucket) {
   const auto it = std::find_if(begun_.begin(), begun_.end(), [&](const Pending& pending) {
     return pending.key.hash == bucket_hash(bucket);
   });
-  if (it == begun_.end()) return;  // it was agreed on or rejected
+  if (it == begun_.end()) return;  // `forget` has removed it
   ended_[bucket] = it->key.round + 1;
   *it = begun_.back();
   begun_.pop_back();
@@ -144,8 +144,8 @@ bool Coordinator::poll() {
   if (failure_) return false;
   const std::size_t before = decisions_.size() + agreed_.size();
   receive();
-  flush();  // A decision that came before a failure still counts.
-  // A peer that left because of a failure has reported it: that error comes before its own absence.
+  flush();  // Decisions received before a failure still count.
+  // After receiving, because the error that a peer has reported takes precedence over its absence.
   if (const auto error = transport_.failure()) fail_with(*error);
   if (failure_) return true;
   count_arrivals();
@@ -175,8 +175,7 @@ void Coordinator::answer_pings() {
   }
 }
 
-/// Whether the proposal belongs to a valid bucket number: its counters are in memory shared by
-/// ranks.
+/// Whether the key has a valid bucket number, which is an index of counters in shared memory.
 bool Coordinator::has_bucket(const ProposalKey& key) const {
   const BucketId bucket = bucket_of(key.hash);
   return key.hash == bucket_hash(bucket) && bucket < options_.buckets;
@@ -187,7 +186,7 @@ void Coordinator::hear(int peer) {
   if (!mute_.empty()) mute_.erase(peer);
 }
 
-/// Takes a frame that does not belong to a group.
+/// Receives the next frame that is not for another group. Returns false if there is none.
 bool Coordinator::receive_own(ControlFrame& frame) {
   while (transport_.receive_control(frame)) {
     if (demux_ == nullptr || !demux_->take(frame)) return true;
@@ -224,7 +223,7 @@ void Coordinator::handle(int peer, const Frame& frame) {
       break;
     case FrameKind::kQuery:
       if (peer != tree_.parent) return turn_away(peer, kStray);
-      // The report may take long, since a rank below may be lost.
+      // The report may take long, because a rank of the subtree may be lost.
       if (!tree_.children.empty()) send(peer, {.kind = FrameKind::kPong});
       inquire(frame);
       break;
@@ -253,14 +252,14 @@ void Coordinator::handle(int peer, const Frame& frame) {
       [[fallthrough]];
     case FrameKind::kInvite:
     case FrameKind::kDecline:
-      flush();  // Decisions go first: forwarded invitations may follow from them.
+      flush();  // Decisions are sent first, because forwarded invitations may depend on them.
       if (!announcements_.receive(peer, frame)) return turn_away(peer, kStray);
       pass_on_invitations();
       break;
     case FrameKind::kRecall:
     case FrameKind::kAsk:
     case FrameKind::kNothing:
-      if (frame.key != join_key()) break;  // the asking rank has since joined, too
+      if (frame.key != join_key()) break;  // that join has ended
       [[fallthrough]];
     case FrameKind::kOffer:
     case FrameKind::kTake:
@@ -277,9 +276,8 @@ void Coordinator::handle(int peer, const Frame& frame) {
   }
 }
 
-/// Handles a frame that this peer must not send. Over the network it may come from a stranger and
-/// must not end the job; within a node only ranks of the job can write, so there it is a peer's
-/// fault.
+/// Handles a frame that this peer must not send. Over the network, the frame may come from outside
+/// the job and is dropped. Within a node, only ranks of the job can send, so the job fails.
 void Coordinator::turn_away(int peer, std::string what) {
   if (!transport_.is_mapped(peer)) return foreign_.drop(peer, what);
   fail({.code = ErrorCode::kInternal,
@@ -355,10 +353,10 @@ void Coordinator::count_arrivals() {
   }
 }
 
-/// Forgets all iterations of an eager bucket with the proposal, because ranks may be in different
-/// ones, and the uses of a name with it if some ranks may have missed one, because their proposals
-/// would not match. If earlier ones still end well (`ends_earlier` is false), only this and later
-/// iterations are forgotten.
+/// Forgets a decided proposal. Returns whether anything was pending. Also forgets all iterations of
+/// its eager bucket, because ranks may be in different iterations, and iterations of buckets with
+/// its name that some ranks may have missed. If `ends_earlier` is false, earlier iterations still
+/// complete and are kept.
 bool Coordinator::forget(const ProposalKey& key, bool ends_earlier) {
   const auto is_meant = [&](const Pending& p) {
     if (!ends_earlier) return p.key.hash == key.hash && p.key.round >= key.round;
@@ -373,9 +371,9 @@ bool Coordinator::forget(const ProposalKey& key, bool ends_earlier) {
          0;
 }
 
-/// A rank that had none of these proposals pending was busy, and will reach the same use of the
-/// name later, which then fails as on other ranks. A joined rank will not reach it, and a rank that
-/// closes does so once.
+/// Forgets rejected proposals. A rank that has none of them pending is busy and will reach the same
+/// use of the name later; this use then fails, too (`refused_`). A joined rank will not reach the
+/// use, and a rank closes only once.
 void Coordinator::forget_rejected(const Frame& decision) {
   bool was_waiting = false;
   const bool ends_earlier = !is_by_closed(decision.error);
@@ -403,8 +401,8 @@ void Coordinator::leave(const Error& error) {
   if (!failure_) tell(error, -1);
 }
 
-/// Ends the job on this rank and forwards the notice. An error of the job does not name ranks of a
-/// group.
+/// Ends the job on this rank and forwards the notice. `error.peer` is a rank of this group only if
+/// the error names this group.
 void Coordinator::tell(const Error& error, int teller) {
   failure_ = error;
   const int lost = error.group == options_.group ? error.peer : -1;

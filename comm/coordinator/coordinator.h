@@ -28,217 +28,224 @@
 namespace kolo {
 
 struct CoordinatorOptions {
-  /// A proposal that is pending for this long is investigated.
+  /// Delay after which a pending proposal is investigated.
   Duration mismatch_after = std::chrono::seconds(1);
-  /// A peer that does not answer for this long is lost.
+  /// Delay after which a peer that does not answer counts as lost.
   Duration peer_timeout = std::chrono::seconds(10);
-  /// After ranks have waited in vain for a proposal for this long, the root logs which ranks lack
-  /// it and what those ranks did last; the largest value: never.
+  /// Delay after which the root logs which ranks have not submitted an awaited proposal, and the
+  /// last action of these ranks. The largest value means never.
   Duration warn_after = Duration::max();
-  /// Ranks that wait in vain for a proposal for this long fail with an error; the largest value:
-  /// never.
+  /// Delay after which ranks that wait for a proposal that other ranks have not submitted fail with
+  /// an error. The largest value means never.
   Duration stall_after = Duration::max();
-  /// Bucket numbers are smaller than this.
+  /// Upper limit of bucket numbers (exclusive).
   BucketId buckets = kMaxBuckets;
-  /// Name of the group of ranks, for errors; empty: the whole job.
+  /// Name of the group of ranks for errors, or empty for the whole job.
   std::string group = {};
 };
 
-/// Interval between complaints about proposals without progress. The first complaint comes one
-/// interval after the proposal became pending; the error of a stall comes at most two and a half
-/// intervals after the limit. Pure.
+/// Returns the interval between complaints about proposals without progress. The first complaint is
+/// sent one interval after the proposal became pending. The error of a stall follows at most two
+/// and a half intervals after `stall_after`. Pure.
 Duration complaint_interval(const CoordinatorOptions& options);
 
 /// Describes a submission for errors and for the stall inspector.
 struct RequestInfo {
-  std::string_view text;   ///< Description, one line per tensor; must live until the decision.
-  const Waitable& waited;  ///< Must live until the decision.
-  /// Hash of the tensor's or operation's name; 0: none.
+  std::string_view text;   ///< Description, one line per tensor. Must stay valid until the
+                           ///< decision.
+  const Waitable& waited;  ///< Must stay valid until the decision.
+  /// Hash of the name of the tensor or operation, or 0 without a name.
   std::uint64_t name = 0;
-  /// Hash of the name whose uses all ranks make in the same order, or of this submission's place in
-  /// such an order; 0: none.
+  /// The order in which all ranks make this submission; see `PendingKey::sequence`. 0 means no
+  /// order.
   std::uint64_t sequence = 0;
-  /// Whether it may end on this rank before other ranks have begun theirs.
+  /// Whether the operation may end on this rank before other ranks have begun it.
   bool may_end_early = false;
 };
 
-/// Receives the frames of messages between two ranks, which need no agreement.
+/// Receives the control frames of point-to-point messages, which need no agreement.
 class MessageFrames {
  public:
-  /// Returns false if the frame belongs to no message of this rank.
+  /// Takes a frame from `peer`. Returns false if the frame belongs to no message of this rank.
   virtual bool receive(int peer, const Frame& frame) = 0;
 
  protected:
   ~MessageFrames() = default;
 };
 
-/// A bucket that is ready on all ranks.
+/// An iteration of a bucket that is ready on all ranks.
 struct Agreed {
   BucketId bucket = 0;
   std::uint64_t iteration = 0;
 };
 
-/// Agreement among all ranks: which proposals all ranks have proposed with equal values, and which
-/// buckets are ready everywhere. Within a node, readiness is one counter per bucket in the leader's
-/// mapped memory; between nodes it is a frame along the tree (see `Negotiator`). Eager buckets
-/// start without agreement; the coordinator only tracks which of them have begun and not ended on
-/// this rank.
+/// Agreement among all ranks on two things: which proposals all ranks have made with equal values,
+/// and which buckets are ready on all ranks. Within a node, ready ranks are counted by one counter
+/// per bucket in the leader's mapped memory. Between nodes, readiness is a frame along the tree
+/// (see `Negotiator`). Eager buckets start without agreement; the coordinator only records which of
+/// them are in progress on this rank.
 ///
 /// Nothing is sent while nothing is pending. A rank whose oldest pending proposal makes no progress
-/// complains; one complaint per subtree and interval reaches the root, which asks all ranks
-/// (`StallInspector`). Questions go down the tree, and one report per subtree comes up (`Inquiry`).
-/// Ranks that running buckets or inquiries wait for are pinged. A rank that does not answer is mute
-/// after half of `peer_timeout`, or after `warn_after`, and inquiries continue without its report;
-/// after `peer_timeout` it is lost. All of this is repeated at bounded intervals, so the neighbours
-/// of a rank notice whenever it freezes. The notice that the job has failed also goes along the
-/// tree, and around a lost rank (`ranks_to_tell`).
+/// sends a complaint up the tree, at most one per subtree and interval. The root then asks all
+/// ranks (`StallInspector`): its query is forwarded down the tree, and each subtree returns one
+/// report (`Inquiry`). Ranks that running buckets or inquiries wait for are pinged. A rank that
+/// does not answer counts as mute after half of `peer_timeout`, or after `warn_after` if that is
+/// shorter; inquiries then continue without its report. After `peer_timeout` it counts as lost. The
+/// notice that the job has failed is also forwarded along the tree (`ranks_to_tell`).
 ///
-/// While some ranks have joined, the other ranks invite them to everything that they propose or
-/// begin (`JoinAnnouncements`).
+/// While some ranks have joined, each other rank invites them to all operations that it proposes or
+/// begins (`JoinAnnouncements`).
 ///
-/// Threads: one, the transport's. Never blocks.
+/// Threads: the transport's only. Never blocks.
 class Coordinator {
  public:
-  /// `user_threads` counts the running threads of the program that have used the runtime; it
-  /// outlives the coordinator. Null: all such threads are known to wait. Control frames that are
-  /// not addressed to the coordinator go to `control_demux` or to `messages`; either may be null
-  /// and outlives the coordinator.
+  /// `user_threads` counts the running threads of the program that have used the runtime; if null,
+  /// one waiting thread means that all threads wait. `control_demux` receives the control frames of
+  /// other groups, `messages` the frames of point-to-point messages; both may be null. All
+  /// arguments passed by reference or pointer must outlive the coordinator.
   Coordinator(Transport& transport, const ProcessGrid& grid, const Clock& clock,
               CoordinatorOptions options, const std::atomic<int>* user_threads = nullptr,
               ControlDemux* control_demux = nullptr, MessageFrames* messages = nullptr);
 
-  /// Proposes the next use of `name`. `text` describes it, one line per tensor; `waited` must live
-  /// until the decision. `sequence` is as in `RequestInfo`; 0: use the hash of `name`.
+  /// Proposes the next use of `name`. `text` describes the use, one line per tensor. `waited` must
+  /// stay valid until the decision. `sequence` is that of `RequestInfo`; 0 means the hash of
+  /// `name`.
   ProposalKey propose(std::string_view name, std::uint64_t fingerprint, std::string text,
                       const Waitable& waited, std::uint64_t sequence = 0) {
     return propose(name, fingerprint, Negotiator::Rule::kEqualValues, std::move(text), waited,
                    sequence);
   }
 
-  /// As `propose`, with a hint that may differ between ranks; see `all_hint`.
+  /// Proposes the next use of `name`, with a hint that may differ between ranks; see `all_hint`.
   ProposalKey propose_with_hint(std::string_view name, std::uint64_t fingerprint, bool hint,
                                 std::string text, const Waitable& waited, std::uint64_t sequence) {
     return propose(name, (fingerprint & ~kHintBit) | (hint ? kHintBit : 0),
                    Negotiator::Rule::kEqualButLowestBit, std::move(text), waited, sequence);
   }
-  /// Whether all ranks gave the hint for the proposal that `decision` accepts.
+  /// Whether all ranks passed `hint` true for the accepted proposal.
   static bool all_hint(const Frame& decision) { return (decision.least & kHintBit) != 0; }
 
-  /// As `propose`, for a value that may differ between ranks: the decision gives all ranks the
-  /// least and the greatest value.
+  /// Votes: proposes a value that may differ between ranks. The decision contains the least and the
+  /// greatest value of all ranks.
   ProposalKey vote(std::string_view name, std::uint64_t value, std::string text,
                    const Waitable& waited) {
     return propose(name, value, Negotiator::Rule::kAnyValues, std::move(text), waited, 0);
   }
 
-  /// Starts a vote on the end of a name: it is forgotten if all ranks have used it equally often
-  /// and no rank has work with it. Its next use then counts as its first. `uses`: the uses by this
-  /// rank; empty: this rank has work with it. Before: the name is decided, and this rank does not
-  /// propose it again before the decision on the vote.
+  /// Votes on forgetting `name`. All ranks forget it if they have used it equally often and no rank
+  /// has work with it; its next use then counts as the first. `uses` is the number of uses by this
+  /// rank; empty if this rank has work with the name. Before: all proposals of the name are
+  /// decided, and this rank makes no new one before the decision on the vote.
   ProposalKey vote_on_end(std::string_view vote, std::string_view name,
                           std::optional<std::uint64_t> uses, std::string text,
                           const Waitable& waited);
-  /// Whether the accepted vote ends the name.
+  /// Whether the accepted vote forgets the name.
   static bool ends(const Frame& accepted) {
     return accepted.greatest != kInUse && accepted.least >> 1 == accepted.greatest >> 1;
   }
 
-  /// Marks this rank as ready for an iteration of a bucket. Iterations of a bucket increase and may
-  /// have gaps. After a rejection the bucket accepts no more.
+  /// Marks this rank as ready for an iteration of a bucket. Iteration numbers of a bucket increase
+  /// and may have gaps. After a rejection, `arrive` must not be called for the bucket again.
   void arrive(BucketId bucket, std::uint64_t iteration, const RequestInfo& request);
 
-  /// Starts an iteration of an eager bucket on this rank, without agreement. It is pending until
-  /// `end`, so that complaints, reports and rejections include it.
+  /// Begins an iteration of an eager bucket on this rank, without agreement. Complaints, reports
+  /// and rejections include the iteration until `end` or `abandon`.
   void begin(BucketId bucket, std::uint64_t iteration, const RequestInfo& request);
-  /// Ends that iteration on this rank.
+  /// Ends the iteration of an eager bucket on this rank.
   void end(BucketId bucket);
-  /// Gives up that iteration, which other ranks may never begin.
+  /// Gives up the iteration of an eager bucket, which other ranks may never begin.
   void abandon(BucketId bucket);
 
-  /// Joins, which is a vote: it is accepted when all ranks have joined, and then they are free
-  /// again. Until then this rank takes part in operations that it is invited to, and proposes
-  /// nothing of its own except votes. Before: this rank has nothing of its own pending.
+  /// Votes that this rank has joined. The vote is accepted when all ranks have joined, which ends
+  /// the joined state of all ranks. Until then this rank participates in operations to which it is
+  /// invited, and proposes nothing except votes. Before: nothing of this rank is pending.
   ProposalKey join(const Waitable& waited);
-  /// The rank that joined last, according to the decision on the vote: among the ranks that knew of
-  /// the most joined ranks, the highest.
+  /// Returns the rank that joined last, according to the accepted vote: the highest of the ranks
+  /// that knew of the most joined ranks when they joined.
   static int last_to_join(const Frame& accepted) {
     return static_cast<int>(static_cast<std::uint32_t>(accepted.greatest));
   }
-  /// Ranks known to have joined, including this one, until all have.
+  /// Ranks known to have joined or closed, including this one. Empty after all have joined.
   const std::set<int>& joined() const { return announcements_.joined(); }
-  /// ProposalKey of the next vote that all ranks have joined.
+  /// Key of the next vote that all ranks have joined.
   ProposalKey join_key() const { return next_key(join_hash_); }
 
-  /// Closes: this rank begins nothing new, and all ranks are told. The others invite it to what
-  /// they begin, and it declines whatever it does not take part in. Its own pending work continues.
+  /// Closes: this rank begins no new operations, and notifies all ranks. The others invite it to
+  /// operations that they begin, and it declines those in which it does not participate. Its
+  /// pending operations continue.
   void close();
-  /// Proposes that all ranks close, after `close`. If the proposal is rejected, the closed ranks
-  /// are open again.
+  /// Proposes that all ranks close. Before: `close()`. If the proposal is rejected, the closed
+  /// ranks are open again.
   ProposalKey propose_close(const Waitable& waited);
-  /// ProposalKey of the next proposal that all ranks close.
+  /// Key of the next proposal that all ranks close.
   ProposalKey close_key() const { return next_key(close_hash_); }
   static bool is_close(const ProposalKey& key) { return key.hash == name_hash(kCloseName); }
-  /// Ranks known to have closed, including this one; `joined` contains them too.
+  /// Ranks known to have closed, including this one; a subset of `joined()`.
   const std::set<int>& closed() const { return announcements_.closed(); }
-  /// Whether the error concerns work that a closed rank does not take part in. Earlier uses of the
-  /// same name or bucket, in which that rank took part, still complete normally.
+  /// Whether the error concerns an operation that a closed rank has declined. Earlier uses of the
+  /// same name or bucket still complete normally.
   static bool is_by_closed(const Error& error) { return error.verb == kCloseVerb; }
   static constexpr std::string_view kCloseVerb = "close";
 
-  /// Pending invitations; read them after the decisions. None of the new proposals has ended.
+  /// Returns the new invitations of this rank. Call it after `take_decisions`. Invitations to
+  /// decided proposals are left out.
   std::vector<Invitation> take_invitations();
-  /// Declines a proposal on this rank, which has joined; the proposal fails on all ranks.
+  /// Declines a proposal, which then fails on all ranks with `error`. Before: this rank has joined.
   void decline(const ProposalKey& key, Error error);
 
-  /// Note of this rank's last action, for stall reports.
+  /// This rank's last action, for stall reports.
   LastActivity& acts() { return last_; }
   const LastActivity& acts() const { return last_; }
 
-  /// Advances agreement. Returns whether there was progress.
+  /// Receives frames and advances agreement. Returns whether there is a decision, agreed bucket or
+  /// failure.
   bool poll();
-  /// Answers peers that ask whether this rank lives. Other frames wait for the next `poll`, so this
-  /// may be called in the middle of other work.
+  /// Answers pings of peers. Keeps other frames for the next `poll`, so it may be called in the
+  /// middle of other work.
   void answer_pings();
-  /// Whether frames wait for the next `poll`.
+  /// Whether `answer_pings` has kept frames for the next `poll`.
   bool has_postponed() const { return !postponed_.empty(); }
 
-  /// Whether `check_peers` is due; never while nothing waits for other ranks and nothing `runs`.
+  /// Whether `check_peers` is due. `runs` tells whether buckets run on this rank. The check is
+  /// never due if no bucket runs and nothing waits for other ranks.
   bool is_check_due(bool runs);
-  /// Complains, pings and judges silent peers. `awaited` holds the ranks that running buckets wait
-  /// for.
+  /// Sends due complaints and pings, and fails the job if a peer is lost. `awaited` holds the ranks
+  /// that running buckets wait for.
   void check_peers(std::span<const int> awaited);
 
-  /// kAccept and kReject frames, in the same order on all ranks, with one exception: the rejection
-  /// of a use that other ranks have given up comes when this rank submits that use.
+  /// Returns new decisions (kAccept and kReject frames), in the same order on all ranks. One
+  /// exception: if other ranks have given up a use before this rank proposes it, the rejection
+  /// follows when this rank proposes it.
   std::vector<Frame> take_decisions() { return std::exchange(decisions_, {}); }
-  /// Buckets to start, valid until the next `poll`.
+  /// Returns the buckets to start. The span is valid until the next call.
   std::span<const Agreed> take_agreed();
 
-  /// Ends the job: logs the error, tells every rank, and keeps it. Only the first error counts.
+  /// Ends the job: logs the error, notifies all ranks, sets `failure`. Only the first error counts.
   void fail(const Error& error);
-  /// As `fail`, for an error of this rank's program, which reports it itself.
+  /// Ends the job like `fail`, but without logging, for an error that this rank's program reports.
   void leave(const Error& error);
   const std::optional<Error>& failure() const { return failure_; }
-  /// A copy of the error that names this group of ranks.
+  /// Returns a copy of the error that names this group of ranks.
   Error in_group(Error error) const {
     error.group = options_.group;
     return error;
   }
-  /// Whether the notice of the failure is on its way to all ranks.
+  /// Whether this rank has sent the notice of the failure to its neighbours.
   bool has_told() const { return has_told_; }
 
-  /// "agreement on 'x': ..., 'y': ...", or "no agreement".
+  /// Describes pending proposals: "agreement on 'x': ..., 'y': ...", or "no agreement".
   std::string describe_wait() const;
 
   bool is_decided(const ProposalKey& key) const { return key.round < next_key(key.hash).round; }
-  /// Whether a proposal with this hash is pending on this rank.
+  /// Whether a proposal or bucket iteration with this hash is pending on this rank.
   bool is_pending(std::uint64_t hash) const;
-  /// Whether a proposal of this rank is undecided, or a decision has not been taken.
+  /// Whether a proposal or bucket iteration of this rank is pending, or a decision is not taken.
   bool has_pending() const {
     return !proposals_.empty() || !arrivals_.empty() || !begun_.empty() || !decisions_.empty() ||
            !agreed_.empty();
   }
-  /// Whether anything waits for other ranks, so that time matters, or a decision is to be taken.
+  /// Whether this rank waits for other ranks, so that `check_peers` is needed, or a decision has
+  /// not been taken.
   bool waiting() const {
     return !proposals_.empty() || !arrivals_.empty() || !begun_.empty() || !decisions_.empty() ||
            inspector_.is_busy() || inquiry_.is_open() || !mute_.empty() || parent_owes_answer_;
@@ -247,9 +254,9 @@ class Coordinator {
  private:
   static constexpr std::uint64_t kHintBit = 1;
 
-  /// Value in a vote on the end of a name: this rank has work with it. Otherwise the value is twice
-  /// the number of uses, plus one if other ranks have given up a use that this rank has not reached
-  /// yet.
+  /// Value in a vote on forgetting a name: this rank has work with the name. Otherwise the value is
+  /// twice the number of uses, plus one if other ranks have given up a use that this rank has not
+  /// reached.
   static constexpr std::uint64_t kInUse = ~std::uint64_t{0};
 
   /// Name reserved for the vote that all ranks have joined.
@@ -328,15 +335,15 @@ class Coordinator {
   Inquiry inquiry_;
   JoinAnnouncements announcements_;
   const std::uint64_t join_hash_, close_hash_;
-  std::map<std::uint64_t, std::uint64_t> rounds_;  // by hash: number of decisions; no entry: 0
-  std::map<std::uint64_t, Error> refused_;         // by hash: why the next use fails
-  std::map<ProposalKey, Proposal> proposals_;      // of this rank, undecided
-  std::vector<Pending> arrivals_;                  // of this rank, not agreed
-  std::vector<std::uint64_t> agreements_;          // by bucket: arrivals that were agreed
-  std::vector<Pending> begun_;                     // eager, not ended
-  bool invites_ = false;                           // other ranks have joined, this one has not
-  bool has_reported_closed_ = false;               // that a proposal fails because of closed ranks
-  std::vector<std::uint64_t> ended_;               // eager buckets: number of ended iterations
+  std::map<std::uint64_t, std::uint64_t> rounds_;  // number of decisions, by hash; no entry: 0
+  std::map<std::uint64_t, Error> refused_;         // error of the next use, by hash
+  std::map<ProposalKey, Proposal> proposals_;      // undecided proposals of this rank
+  std::vector<Pending> arrivals_;                  // iterations for which this rank is ready
+  std::vector<std::uint64_t> agreements_;          // number of agreed iterations, by bucket
+  std::vector<Pending> begun_;                     // eager iterations in progress
+  bool invites_ = false;                           // whether this rank must invite others
+  bool has_reported_closed_ = false;               // whether a failure by closed ranks was logged
+  std::vector<std::uint64_t> ended_;               // 1 + last ended iteration, by eager bucket
   LastActivity last_;
   std::vector<Frame> decisions_;
   std::vector<Agreed> agreed_, taken_;

@@ -1,4 +1,4 @@
-// The coordinator while some ranks have joined or closed.
+// Part of Coordinator: joining and closing.
 
 #include <algorithm>
 #include <span>
@@ -11,7 +11,7 @@
 namespace kolo {
 
 ProposalKey Coordinator::join(const Waitable& waited) {
-  // Counts uses of names that other ranks have given up, and that this rank does not reach.
+  // This rank will not reach the uses that other ranks have given up, so they count as decided.
   for (const auto& [hash, error] : refused_) ++rounds_[hash];
   refused_.clear();
   flush();
@@ -23,13 +23,14 @@ ProposalKey Coordinator::join(const Waitable& waited) {
 }
 
 void Coordinator::close() {
-  if (refused_.contains(close_hash_)) return;  // other ranks have given it up
+  if (refused_.contains(close_hash_)) return;  // other ranks have given up this attempt
   flush();
   announcements_.close(transport_.rank(), close_key().round);
   pass_on_invitations();
 }
 
-/// Joined ranks cast votes on their own, and closing ranks agree on closing.
+/// Whether joined ranks are invited to the proposal: not to votes, which they make themselves, and
+/// not to the proposal to close.
 bool Coordinator::is_open_to_all(const Pending& pending) const {
   const bool is_vote = pending.sequence == 0 && !is_bucket_hash(pending.key.hash);
   return !is_vote && pending.key.hash != close_hash_;
@@ -73,7 +74,7 @@ void Coordinator::decline(const ProposalKey& key, Error error) {
   pass_on_invitations();
 }
 
-/// Before: frames made earlier have left.
+/// Sends new invitations and rejects declined proposals. Before: `flush()`.
 void Coordinator::pass_on_invitations() {
   const bool invites = announcements_.are_wanted();
   if (invites && !invites_) invite_to_everything();
@@ -82,7 +83,7 @@ void Coordinator::pass_on_invitations() {
     send(outgoing.peer, outgoing.frame);
   }
   for (JoinAnnouncements::Declined& declined : announcements_.take_declined()) {
-    // All operations begun without closed ranks fail alike: one log line is enough.
+    // Failures because of closed ranks are all alike and logged once.
     if (!is_by_closed(declined.error) || !std::exchange(has_reported_closed_, true)) {
       log::report(declined.error);
     }
@@ -100,13 +101,13 @@ Invitation Coordinator::invitation_to(const Pending& pending) {
 
 void Coordinator::invite(const Pending& pending) {
   const Invitation invitation = invitation_to(pending);
-  flush();  // may forget pending proposals
+  flush();  // may forget `pending`
   announcements_.invite(invitation);
   pass_on_invitations();
 }
 
-/// Includes proposals that have ended on this rank, because a joined rank may have missed them.
-/// Uses of a bucket come before a new agreement on its name.
+/// Invites to all pending operations, and to ended bucket iterations, which a joined rank may have
+/// missed. Iterations of a bucket come before a new agreement on its name.
 void Coordinator::invite_to_everything() {
   std::vector<ProposalKey> keys;
   for (std::size_t bucket = 0; bucket < ended_.size(); ++bucket) {

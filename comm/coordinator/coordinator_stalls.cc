@@ -1,4 +1,4 @@
-// How a coordinator handles a lack of progress: it complains, inquires, reports and pings.
+// Part of Coordinator: complaints, inquiries, reports and pings when there is no progress.
 
 #include <algorithm>
 #include <chrono>
@@ -16,21 +16,21 @@
 namespace kolo {
 namespace {
 
-/// Short enough that a frozen peer is named within 1.25 `peer_timeout`, even if it freezes right
-/// after a complaint was answered.
+/// Interval between checks. A frozen peer is detected within 1.25 `peer_timeout`, even if it
+/// freezes directly after it has answered a complaint.
 Duration check_interval(const CoordinatorOptions& options) {
   return std::min(complaint_interval(options) / 4, options.peer_timeout / 16);
 }
 
-/// A rank that owes an answer for this long counts as mute: others no longer wait for its report.
-/// With the same limits, the watchdog of a stuck rank reports that it is stuck.
+/// Time after which a rank that owes an answer counts as mute, so that inquiries do not wait for
+/// its report. The watchdog of a stuck rank uses the same limit.
 Duration mute_after(const CoordinatorOptions& options) {
   return std::min(options.warn_after, options.peer_timeout / 2);
 }
 
 double in_seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
-/// `verb`: the verb in which the rank is stuck, if it has reported one.
+/// `verb` is the phase in which the rank reports to be stuck, or empty.
 std::string tell_silence(int rank, Duration silence, const std::string& verb) {
   std::string text = fmt::format("rank {} has been silent for {:.3g} s", rank, in_seconds(silence));
   if (!verb.empty())
@@ -40,15 +40,15 @@ std::string tell_silence(int rank, Duration silence, const std::string& verb) {
 
 }  // namespace
 
-/// Each complaint makes the root ask all ranks. The interval does not grow with the age of pending
-/// proposals, so that a rank that freezes late is noticed as soon as any other; and it is short
-/// compared to the stall limit, which is counted from the first complaint.
+/// Each complaint makes the root ask all ranks. The interval is constant, so that a rank that
+/// freezes late is detected as fast as any other. It is short compared to the stall limit, which is
+/// counted from the first complaint.
 Duration complaint_interval(const CoordinatorOptions& options) {
   return std::min({options.mismatch_after, options.peer_timeout / 8, options.stall_after / 8});
 }
 
 void Coordinator::inquire(const Frame& query) {
-  // The root asks about all pending proposals, so it need not complain as well.
+  // The query covers all pending proposals, so this rank need not complain now.
   next_complaint_ = later(clock_.now(), complaint_interval(options_));
   last_.look(clock_.now());
   inquiry_.begin(query.least, report(query));
@@ -61,7 +61,7 @@ void Coordinator::inquire(const Frame& query) {
   answer();
 }
 
-/// Mute children still owe a sign of life, and may be lost later.
+/// Gives up the reports of mute children. They still owe an answer, and may be lost later.
 void Coordinator::give_up_mute_children() {
   for (const int child : std::set<int>(inquiry_.silent_children())) {
     const Duration silence = watch_.silence(child);
@@ -73,13 +73,12 @@ void Coordinator::give_up_mute_children() {
   }
 }
 
-/// The verb in which the rank reports to be stuck; empty if it has not reported one that this rank
-/// can read.
+/// Returns the phase in which a rank of this node reports to be stuck, or an empty text.
 std::string Coordinator::stuck_in(int rank) const {
   return transport_.is_mapped(rank) ? transport_.stuck_in(rank) : std::string();
 }
 
-/// Forwards the report of this rank's subtree when it is complete.
+/// Passes a complete report of this rank's subtree to the parent, or to the inspector.
 void Coordinator::answer() {
   auto report = inquiry_.take_complete();
   if (!report) return;
@@ -126,7 +125,7 @@ std::string Coordinator::describe_wait() const {
   return text.empty() ? "no agreement" : text;
 }
 
-/// A closing rank reports only what it has pending.
+/// Returns the report of this rank. A closed rank counts as waiting for all its pending proposals.
 AggregatedReport Coordinator::report(const Frame& query) const {
   std::vector<PendingKey> keys;
   std::map<const Waitable*, int> waiters;
@@ -159,8 +158,8 @@ bool Coordinator::is_check_due(bool runs) {
   return false;
 }
 
-/// A rank that owes a report is pinged like the others, because it may have frozen after an earlier
-/// frame of its own that looked like an answer.
+/// Also pings ranks that owe a report, because such a rank may freeze after it has sent another
+/// frame that counted as its answer.
 void Coordinator::check_peers(std::span<const int> awaited) {
   const TimePoint now = clock_.now();
   next_check_ = later(now, check_interval(options_));
@@ -196,7 +195,7 @@ void Coordinator::warn_of_silence() {
   }
 }
 
-/// One complaint represents everything pending on this rank: the root asks about all of it.
+/// Complains about the oldest pending proposal. The root then asks about all pending proposals.
 void Coordinator::complain(TimePoint now) {
   const Pending* oldest = nullptr;
   for_each_pending(*this, [&](Pending& pending) {
@@ -207,8 +206,8 @@ void Coordinator::complain(TimePoint now) {
   if (now >= next_complaint_) pass_complaint(oldest->key);
 }
 
-/// A subtree sends at most one complaint per interval, because the inquiry asks about everything. A
-/// child's complaint may come slightly early, since clocks tick.
+/// Forwards a child's complaint, at most one per interval. It may be early by half an interval,
+/// because clocks of ranks differ.
 void Coordinator::take_complaint(const ProposalKey& key) {
   if (later(clock_.now(), complaint_interval(options_) / 2) >= next_complaint_) {
     pass_complaint(key);

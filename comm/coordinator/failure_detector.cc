@@ -5,8 +5,8 @@
 
 namespace kolo {
 
-/// Time in which this rank itself was stopped proves nothing about its peers, so one check adds at
-/// most a quarter of the limit.
+/// This rank itself may have been stopped, which proves nothing about its peers. Therefore one
+/// check adds at most a quarter of the limit.
 std::optional<int> FailureDetector::check(TimePoint now) {
   const Duration elapsed = last_check_ ? now - *last_check_ : Duration(0);
   last_check_ = now;

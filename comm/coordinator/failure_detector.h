@@ -10,29 +10,30 @@
 
 namespace kolo {
 
-/// Tracks which peers owe a sign of life, and for how long. Pure state machine.
+/// Tracks which peers owe an answer, and for how long. Pure state machine.
 class FailureDetector {
  public:
   explicit FailureDetector(Duration peer_timeout) : peer_timeout_(peer_timeout) {}
 
-  /// Something was asked of this peer.
+  /// Records that this peer was asked something and owes an answer.
   void expect(int peer) { silences_.try_emplace(peer); }
-  /// A frame came from this peer.
+  /// Records that a frame of this peer was received, so that it owes no answer.
   void heard(int peer) { silences_.erase(peer); }
 
-  /// Time for which this peer has owed a sign of life, as of the last check.
+  /// Time for which this peer has owed an answer, as of the last check.
   Duration silence(int peer) const;
-  /// Peers that have owed a sign of life for `limit`; each is returned once per silence.
+  /// Returns the peers that have owed an answer for `limit`, each of them once until it answers.
   std::vector<int> take_silent(Duration limit);
 
-  /// Adds the time since the last check to the silence of peers. Returns a lost peer, if any.
+  /// Adds the time since the last check to the silence of peers. Returns a peer whose silence has
+  /// reached `peer_timeout`, if any.
   std::optional<int> check(TimePoint now);
 
-  /// `awaited` holds the peers that some work waits for now. Returns the peers to ask for a sign of
-  /// life: those awaited in two consecutive checks.
+  /// Returns the peers to ping: those of `awaited` that were awaited at the previous call, too, and
+  /// owe no answer. `awaited` holds the peers that some work waits for now.
   std::vector<int> take_overdue(std::set<int> awaited);
 
-  /// No work waits for peers any more.
+  /// Resets all state, when no work waits for peers.
   void rest();
 
  private:
@@ -42,9 +43,9 @@ class FailureDetector {
   };
 
   Duration peer_timeout_;
-  std::map<int, Silence> silences_;      // of peers that were asked something
-  std::set<int> watched_;                // peers that were awaited at the last check
-  std::optional<TimePoint> last_check_;  // empty after a time in which no work waited
+  std::map<int, Silence> silences_;      // of peers that owe an answer
+  std::set<int> watched_;                // peers awaited at the last call of `take_overdue`
+  std::optional<TimePoint> last_check_;  // empty after `rest`
 };
 
 }  // namespace kolo

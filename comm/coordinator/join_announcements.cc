@@ -27,7 +27,7 @@ void JoinAnnouncements::pass_on(const Frame& frame, int from) {
   }
 }
 
-/// Returns whether the invitation is new.
+/// Stores an invitation. Returns whether it is new.
 bool JoinAnnouncements::note(const Invitation& invitation) {
   const auto [latest, is_new] = latest_.try_emplace(invitation.key.hash, invitation);
   if (!is_new) {
@@ -55,8 +55,7 @@ void JoinAnnouncements::close(int rank, std::uint64_t attempt) {
 void JoinAnnouncements::begin(int rank) {
   has_joined_ = true;
   joined_.insert(rank);
-  // A new use of a name comes after the uses of its previous bucket. Bucket hashes are greater than
-  // name hashes.
+  // Invitations to buckets come first: a new use of a name follows the uses of its previous bucket.
   const auto first_bucket = latest_.lower_bound(kBucketHashBit);
   for (auto it = first_bucket; it != latest_.end(); ++it) fresh_.push_back(it->second);
   for (auto it = latest_.begin(); it != first_bucket; ++it) fresh_.push_back(it->second);
@@ -112,7 +111,7 @@ bool JoinAnnouncements::receive(int peer, const Frame& frame) {
       return true;
     case FrameKind::kClosed:
       if (!is_neighbour(peer)) return false;
-      if (frame.greatest < attempt_) return true;  // the attempt has been rejected meanwhile
+      if (frame.greatest < attempt_) return true;  // the attempt has been rejected
       if (!joined_.insert(static_cast<int>(frame.least)).second) return false;
       closed_.insert(static_cast<int>(frame.least));
       pass_on(frame, peer);

@@ -15,45 +15,45 @@
 
 namespace kolo {
 
-/// The last action of a rank, for people who wait for that rank.
+/// The last action of a rank, for stall reports.
 struct ActivitySnapshot {
-  std::string text = {};  ///< "completed 'x': all_reduce ..."; empty: no action yet.
+  std::string text = {};  ///< "completed 'x': all_reduce ...", or empty before the first action.
   std::chrono::milliseconds age{0};
 
   friend bool operator==(const ActivitySnapshot&, const ActivitySnapshot&) = default;
 };
 
-/// Remembers the last action of this rank. Frequent actions only store a pointer; their time is
-/// taken at the next `look`, so an age is a lower bound.
+/// Records the last action of this rank. The time of an action is that of the next `look`, so ages
+/// are lower bounds.
 ///
-/// Threads: one; `copy_text` any.
+/// Threads: one; any for `copy_text`.
 class LastActivity {
  public:
-  /// Notes that a bucket has completed. `text` stays in place, unchanged until `keep`.
+  /// Records the completion of a bucket. `text` must stay valid and unchanged until `keep`.
   void completed(const std::string& text) {
     text_.store(&text, std::memory_order_release);
     ++acts_;
   }
-  /// Notes a rare action.
+  /// Records an action other than a completed bucket. Locks a mutex.
   void did(std::string what) KOLO_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     kept_ = std::move(what);
     text_.store(nullptr, std::memory_order_relaxed);
     ++acts_;
   }
-  /// Call before the text of a completed bucket changes.
+  /// Copies the text text text of the last completed bucket, before the caller changes it.
   void keep() KOLO_EXCLUDES(mutex_) {
     if (text_.load(std::memory_order_relaxed) == nullptr) return;
     const MutexLock lock(mutex_);  // Waits for a thread that copies the text of a bucket.
     kept_ = text();
     text_.store(nullptr, std::memory_order_relaxed);
   }
-  /// Takes the time of actions since the last `look`.
+  /// Gives actions since the last `look` the time `now`.
   void look(TimePoint now) {
     if (std::exchange(seen_, acts_) != acts_) at_ = now;
   }
 
-  /// Before: `look` was called with `now` or an earlier time.
+  /// Returns the last action and its age. Before: `look` was called, with `now` or an earlier time.
   ActivitySnapshot at(TimePoint now) const KOLO_EXCLUDES(mutex_) {
     if (acts_ == 0) return {};
     const MutexLock lock(mutex_);
@@ -61,7 +61,7 @@ class LastActivity {
             .age = std::chrono::duration_cast<std::chrono::milliseconds>(now - at_)};
   }
 
-  /// Copies as much of the text as fits, without allocating; returns the number of bytes.
+  /// Copies as much of the text as fits into `to`, without allocating. Returns the number of bytes.
   std::size_t copy_text(std::span<char> to) const KOLO_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     std::size_t bytes = 0;

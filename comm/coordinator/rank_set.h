@@ -6,8 +6,8 @@
 
 namespace kolo {
 
-/// A set of ranks in bounded memory: it lists the first ranges of consecutive ranks, and counts all
-/// ranks. Thousands of consecutive ranks take as much memory as one.
+/// A set of ranks in bounded memory. It lists only the first kMostRanges ranges of consecutive
+/// ranks, but counts all ranks.
 ///
 /// Threads: pure value; any.
 class RankSet {
@@ -22,22 +22,22 @@ class RankSet {
 
   RankSet() = default;
   RankSet(int rank) : ranges_{{rank, rank}}, count_(1) {}
-  /// `ranges` are the listed ranges, `count` is the number of all ranks. If the ranges do not
-  /// ascend without overlap, `is_valid` returns false.
+  /// `ranges` are the listed ranges, `count` is the number of all ranks. The arguments are not
+  /// checked; see `is_valid`.
   RankSet(std::vector<Range> ranges, std::size_t count);
 
   bool is_valid() const;
   bool is_empty() const { return count_ == 0; }
-  /// All ranks, listed or not.
+  /// Number of all ranks, listed or not.
   std::size_t count() const { return count_; }
-  /// The listed ranges; at least one unless the set is empty.
+  /// The listed ranges, ascending; at least one unless the set is empty.
   const std::vector<Range>& ranges() const { return ranges_; }
   std::size_t listed() const;
   int first() const { return ranges_.front().first; }
 
-  /// Adds ranks that are not in this set.
+  /// Adds the ranks of `others`. Before: none of them is in this set.
   void add(const RankSet& others);
-  /// Whether every rank that `others` lists is listed here.
+  /// Whether this set lists every rank that `others` lists.
   bool lists(const RankSet& others) const;
 
   friend bool operator==(const RankSet&, const RankSet&) = default;
@@ -47,10 +47,10 @@ class RankSet {
   std::size_t count_ = 0;
 };
 
-/// "rank 3", "ranks 0, 2-5", "ranks 0, 2, ... and 7 more".
+/// Describes a set: "rank 3", "ranks 0, 2-5", "ranks 0, 2 and 7 more".
 std::string ranges_text(const RankSet& ranks);
 
-/// As above, with small ranges written out: "ranks 0, 2, 3".
+/// Describes a set as above, but lists each rank of a small set: "ranks 0, 2, 3".
 std::string ranks_text(const RankSet& ranks);
 
 }  // namespace kolo

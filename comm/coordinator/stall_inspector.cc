@@ -24,7 +24,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// The tensor that all lines `line_of(each)` concern; empty if they concern several, or none.
+/// Returns the tensor that all lines `line_of(each)` name, or an empty text if they differ.
 template <typename All, typename LineOf>
 std::string common_tensor(const All& all, LineOf line_of) {
   std::string tensor;
@@ -41,7 +41,7 @@ std::string common_tensor(const std::map<std::string, RankSet>& ranks_by_line) {
   return common_tensor(ranks_by_line, [](const auto& ranks) { return ranks.first; });
 }
 
-/// "rank 1 SINGULAR a; ranks 0, 2 PLURAL b".
+/// Returns "rank 1 SINGULAR a; ranks 0, 2 PLURAL b".
 std::string quote(const std::map<std::string, RankSet>& ranks_by_text, std::string_view singular,
                   std::string_view plural) {
   std::vector<std::pair<std::string, RankSet>> kinds(ranks_by_text.begin(), ranks_by_text.end());
@@ -89,7 +89,7 @@ std::optional<Frame> StallInspector::next_query(TimePoint now) {
   }
   is_due_ = false;
   is_complaint_ = !stalled_.empty();
-  // A rank keeps no list of ended iterations, so it is told which ones to report.
+  // A rank has no list of ended iterations, so the query names the iterations to report.
   const auto ask = [&](const ProposalKey& key) {
     if (is_bucket_hash(key.hash)) asked_.insert(key);
   };
@@ -131,7 +131,7 @@ std::optional<StallInspector::Finding> StallInspector::conclude(TimePoint now) {
   } else if (is_confirmed(suspicion, now)) {
     finding = explain(suspicion);
   }
-  // Proposals without complaints have not been asked about yet.
+  // Asks again at once if ranks wait for bucket iterations that this query did not name.
   if (is_complaint_ && !finding &&
       std::any_of(blocked_.begin(), blocked_.end(),
                   [&](const auto& t) { return is_bucket_hash(t.hash) && !asked_.contains(t); })) {
@@ -153,7 +153,7 @@ bool StallInspector::waits(const AlikeRanks& ranks, const ProposalKey& key) {
 bool StallInspector::has_submitted(const AlikeRanks& ranks, const ProposalKey& key) const {
   if (find_pending(ranks, key) != nullptr) return true;
   if (report_.unknown_from && key >= *report_.unknown_from) return true;
-  // A bucket's iteration may have ended at a rank that was not asked about it.
+  // A rank that was not asked about a bucket's iteration may have ended it.
   return is_bucket_hash(key.hash) && !asked_.contains(key);
 }
 
@@ -228,7 +228,7 @@ StallInspector::Suspicion StallInspector::find_disagreement() const {
 // --- Deadlock -----------------------------------------------------------------------------------
 
 StallInspector::Suspicion StallInspector::find_deadlock() const {
-  Suspicion stuck;  // proposals that all threads of some ranks wait for
+  Suspicion stuck;  // proposals for which all threads of some ranks wait
   for (const AlikeRanks& ranks : report_.alike) {
     if (!ranks.all_wait) continue;
     for (const PendingKey& entry : ranks.pending) {
@@ -239,7 +239,7 @@ StallInspector::Suspicion StallInspector::find_deadlock() const {
     return std::any_of(stuck.pending.begin(), stuck.pending.end(),
                        [&](const auto& other) { return !has_submitted(*other.first, key); });
   };
-  // The remaining set is the largest in which no rank can proceed.
+  // Removes ranks that can proceed until no such rank is left.
   while (std::erase_if(stuck.pending, [&](const auto& ranks) {
            return !std::all_of(ranks.second.begin(), ranks.second.end(), is_hopeless);
          }) > 0) {
@@ -247,7 +247,7 @@ StallInspector::Suspicion StallInspector::find_deadlock() const {
   return stuck;
 }
 
-/// Whether an inquiry long enough ago showed the same for each of these ranks.
+/// Whether an inquiry at least `confirm_after` ago showed the same suspicion for all these ranks.
 bool StallInspector::is_confirmed(const Suspicion& suspicion, TimePoint now) {
   std::vector<Suspect> suspects;
   for (const auto& [ranks, keys] : suspicion.pending) suspects.push_back({ranks->ranks, keys});
@@ -297,7 +297,7 @@ StallInspector::Finding StallInspector::explain(const Suspicion& suspicion) cons
 
 // --- Stalls -------------------------------------------------------------------------------------
 
-/// Whether a rank that waits for `key` and a rank that has not submitted it wait for each other.
+/// Whether a rank that waits for `key` and a rank that has not submitted `key` wait for each other.
 bool StallInspector::is_crossed(const ProposalKey& key) const {
   const auto waits_for = [&](const AlikeRanks& ranks) { return waits(ranks, key); };
   return std::ranges::any_of(report_.alike, [&](const AlikeRanks& missing) {
@@ -310,7 +310,8 @@ bool StallInspector::is_crossed(const ProposalKey& key) const {
   });
 }
 
-/// A table is due once per stall, and then whenever the longest wait of the last table has doubled.
+/// Whether a table is due: for a new stall, and when the longest wait of the last table has
+/// doubled.
 bool StallInspector::is_table_due(TimePoint now) const {
   if (limits_.warn_after == Duration::max()) return false;
   return std::ranges::any_of(stalls_, [&](const auto& entry) {
@@ -320,7 +321,7 @@ bool StallInspector::is_table_due(TimePoint now) const {
   });
 }
 
-/// All proposals waited for in vain, the longest wait first.
+/// Makes the table of all stalls, with the longest wait first.
 std::string StallInspector::make_table(TimePoint now) {
   std::vector<StalledTensor> tensors;
   Duration longest{};
@@ -354,7 +355,7 @@ std::string StallInspector::make_table(TimePoint now) {
          (report_.mute.empty() || left_out.empty() ? left_out : "\n " + left_out);
 }
 
-/// The name of a proposal that some ranks wait for.
+/// Returns the description of a proposal for which some ranks wait.
 std::string StallInspector::text_of(const ProposalKey& key) const {
   for (const AlikeRanks& ranks : report_.alike) {
     if (waits(ranks, key)) return first_line(find_pending(ranks, key)->text);
@@ -362,7 +363,7 @@ std::string StallInspector::text_of(const ProposalKey& key) const {
   return {};
 }
 
-/// "rank 0 waits for 'a', which rank 1 has not submitted; ...".
+/// Returns "rank 0 waits for 'a', which rank 1 has not submitted; ...".
 std::string StallInspector::describe_stalls(const std::vector<ProposalKey>& keys) const {
   std::string text;
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -377,7 +378,7 @@ std::string StallInspector::describe_stalls(const std::vector<ProposalKey>& keys
   return text + ranks_unheard();
 }
 
-/// End of a text based on a report that does not cover all ranks.
+/// Returns the end of a text about a report that does not cover all ranks.
 std::string StallInspector::ranks_left_out() const {
   const std::size_t known = report_.ranks() + report_.mute.size();
   if (known >= world_size_) return {};
@@ -385,7 +386,7 @@ std::string StallInspector::ranks_left_out() const {
                               : fmt::format(" (nothing is known of {} more)", world_size_ - known);
 }
 
-/// As above, for an error or a warning in one line.
+/// Returns the same for texts in one line, including mute ranks.
 std::string StallInspector::ranks_unheard() const {
   RankSet ranks;
   for (const MuteRank& mute : report_.mute) ranks.add(mute.rank);

@@ -19,7 +19,7 @@ std::string shortened(std::string_view text) {
   return fmt::format("{}...", text.substr(0, kLongestText));
 }
 
-/// "61 s", "17 min" or "5 h", rounded down.
+/// Returns "61 s", "17 min" or "5 h", rounded down.
 std::string age_text(std::chrono::milliseconds age) {
   using std::chrono::duration_cast, std::chrono::seconds, std::chrono::minutes, std::chrono::hours;
   if (age < minutes(3)) return fmt::format("{} s", duration_cast<seconds>(age).count());
@@ -38,7 +38,7 @@ std::string line_of(const MissingRank& rank) {
   return text;
 }
 
-/// "; missing: ranks 1-2", or nothing.
+/// Returns "; missing: ranks 1-2", or an empty text for an empty set.
 std::string list_of(std::string_view what, const RankSet& ranks) {
   return ranks.is_empty() ? "" : fmt::format("; {}: {}", what, ranges_text(ranks));
 }
@@ -51,7 +51,7 @@ std::string line_of(const MuteRank& rank) {
   return text;
 }
 
-/// The end of a list of which at most `shown` entries are shown.
+/// Returns the end of a list of `size` entries of which `shown` are shown.
 std::string rest_of(std::size_t size, std::size_t shown) {
   return size <= shown ? "" : fmt::format("\n  ... and {} more", size - shown);
 }

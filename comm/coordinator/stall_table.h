@@ -12,7 +12,7 @@
 
 namespace kolo {
 
-/// A tensor that some ranks wait for and others have not submitted.
+/// A tensor that some ranks wait for and other ranks have not submitted.
 struct StalledTensor {
   std::string text = {};  ///< Description in one line.
   std::chrono::milliseconds age{0};
@@ -30,10 +30,10 @@ struct MissingRank {
 /// All ranks that have not submitted a stalled tensor.
 struct MissingRanks {
   std::size_t count = 0;
-  std::vector<MissingRank> first = {};  ///< At least the first of them, ascending.
+  std::vector<MissingRank> first = {};  ///< Some of these ranks, ascending.
 };
 
-/// The table of which ranks wait for which, in short lines and short enough to be read:
+/// Makes the table of stalled tensors, of limited length:
 ///
 ///   1 tensor has waited for ranks that have not submitted it, or do not answer:
 ///     'grad 7': all_reduce float32 [1024] sum

@@ -11,24 +11,25 @@
 
 namespace kolo {
 
-/// The streams on which one engine copies between device memory and pinned memory: one per
-/// direction, so that both directions of the bus are used. Copies in one direction follow each
-/// other, so a copy that waits for its caller's stream delays the copies behind it.
+/// The two streams on which an engine copies between device memory and pinned memory, one per
+/// direction of the bus. Copies in one direction run in order, so a copy that waits for its
+/// caller's event delays all later copies.
 ///
-/// Threads: the engine's.
+/// Threads: the engine's only.
 class CopyStreams {
  public:
-  /// `device` outlives it.
+  /// `device` must outlive this object.
   explicit CopyStreams(Device& device) : device_(device) {}
 
   Device& device() { return device_; }
 
-  /// Copies from the device. Made on first use, at plan time. Errors: as `Device::make_stream`.
+  /// The stream for copies from the device. The first call creates it, at plan time. Errors: those
+  /// of `Device::make_stream`.
   Stream& down() { return made(down_); }
-  /// Copies to the device; likewise.
+  /// The stream for copies to the device, created in the same manner.
   Stream& up() { return made(up_); }
 
-  /// Keeps memory whose owner is gone until the event `copied` is done.
+  /// Frees `memory` only after the event `copied` is done.
   void keep(DeviceMemory memory, std::unique_ptr<Event> copied);
 
  private:
@@ -47,26 +48,26 @@ class CopyStreams {
   std::unique_ptr<Stream> down_, up_;
 };
 
-/// Pinned host memory that stands in for buffers in device memory, so that host code can work on
-/// them: the contents are copied from the device before each use, and results are copied back after
-/// it.
+/// Pinned host memory in which host code works on copies of device buffers. The contents are copied
+/// from the device before each use, and results are copied back after it.
 ///
 ///   idle --begin--> filling --copied down--> full --drain--> draining --copied up--> idle
 ///
-/// Threads: the engine's. Never blocks; allocates nothing after the first use.
+/// Threads: the engine's only. Never blocks; allocates nothing after the first use.
 /// Errors:  KoloError(kInternal) with the device's text if the device has failed.
 class BounceBuffer {
  public:
-  /// A range of bytes of the bounce buffer, and the device memory that it bounce buffers.
+  /// A copy between a range of bytes of the bounce buffer and device memory.
   struct Copy {
     std::size_t offset = 0;
     std::byte* device = nullptr;
     std::size_t bytes = 0;
   };
 
-  /// At plan time. `streams` outlives it. Errors: KoloError(kResources).
+  /// Allocates `bytes` bytes; call it at plan time. `streams` must outlive this object. Errors:
+  /// KoloError(kResources).
   BounceBuffer(CopyStreams& streams, std::size_t bytes);
-  /// Copies in progress keep the memory alive.
+  /// Does not block: the memory is freed when copies in progress are done.
   ~BounceBuffer();
   BounceBuffer(const BounceBuffer&) = delete;
   BounceBuffer& operator=(const BounceBuffer&) = delete;
@@ -74,18 +75,19 @@ class BounceBuffer {
   std::byte* data() const { return memory_.data(); }
   std::size_t bytes() const { return memory_.bytes(); }
 
-  /// Begins a use: copies `down` after `ready`, the event after the caller's work on these buffers;
-  /// null if that work is done. `up` lists the copies to make at the end. Before: idle.
+  /// Begins a use: enqueues the copies `down` from the device. They wait for the event `ready`,
+  /// which follows the caller's work on the device buffers; null means that this work is done. `up`
+  /// lists the copies to the device that `drain` makes. Before: `is_idle()`.
   void begin(std::span<const Copy> down, std::span<const Copy> up, const Event* ready);
-  /// Whether all copies from the device are complete.
+  /// Whether all copies from the device are complete, so that host code may use the contents.
   bool is_full();
-  /// Copies the results to the device, once the bounce buffer is full. Returns whether all of them
-  /// have arrived, which ends the use.
+  /// Copies the results to the device once `is_full()`. Call it repeatedly. Returns whether the
+  /// copies are complete, which ends the use.
   bool drain();
-  /// As `drain`, limited to the first `bytes` of the bounce buffer.
+  /// Does the same as `drain`, but copies only the first `bytes` bytes of the bounce buffer.
   bool drain_first(std::size_t bytes);
 
-  /// Whether copies are in progress, which must be polled.
+  /// Whether copies are in progress, so that `is_full` or `drain` must be polled.
   bool is_copying() const { return state_ == State::kFilling || state_ == State::kDraining; }
   /// Whether the next use may begin.
   bool is_idle() const { return state_ == State::kIdle; }

@@ -44,9 +44,10 @@ CudaAvailability find_cuda_devices() {
 
 namespace {
 
-/// True if this process has a context on `device`. The CUDA runtime has no call for this.
+/// Whether this process has a context on `device`. Asks the driver, because the CUDA runtime has no
+/// call for this.
 bool is_in_use(int device) {
-  constexpr unsigned kSince = 7000;  // The CUDA version that defines this form of the call.
+  constexpr unsigned kSince = 7000;  // The CUDA version that introduced this signature.
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
   const cudaError_t status = cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &entry,
@@ -107,7 +108,7 @@ std::string describe_gpu(int index) {
   require_cuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
   char bus_id[32] = {};
   require_cuda(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, index), "cudaDeviceGetPCIBusId");
-  std::string lower(bus_id);  // the spelling used by the kernel and hwloc
+  std::string lower(bus_id);  // as the Linux kernel and hwloc spell it
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return fmt::format("cuda:{} ({}, {})", index, properties.name, lower);
@@ -117,13 +118,13 @@ DeviceMemory::Free free_with(int index, cudaError_t (*free)(void*), const char* 
   return [index, free, call](void* data) { close_on(index, [=] { log_cuda(free(data), call); }); };
 }
 
-/// An event recorded during capture belongs to the graph: other streams cannot wait for it, and
-/// querying it is meaningless.
+/// Throws UsageError if `stream` is being captured into a CUDA graph: an event recorded during
+/// capture cannot be queried, and other streams cannot wait for it.
 void check_no_capture(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaError_t answer = cudaStreamIsCapturing(stream, &status);
   if (answer == cudaErrorStreamCaptureImplicit) {
-    (void)cudaGetLastError();  // not an error of the next CUDA call
+    (void)cudaGetLastError();  // clears the error, so that no later call reports it
     status = cudaStreamCaptureStatusActive;
   } else {
     require_cuda(answer, "cudaStreamIsCapturing");

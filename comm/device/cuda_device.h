@@ -17,17 +17,17 @@ namespace kolo {
 struct CudaAvailability {
   std::string runtime = {};  ///< Version of the CUDA runtime: "13.0".
   int device_count = 0;
-  std::string reason = {};  ///< Why there is no device: "the driver ...". Empty if there is one.
+  std::string reason = {};  ///< Reason if there is no device: "the driver ...".
 };
 
-/// Asks the CUDA runtime, without creating a context on a device. Errors: none. Threads: any.
+/// Asks the CUDA runtime for devices. Creates no context on a device. Errors: none. Threads: any.
 CudaAvailability find_cuda_devices();
 
-/// Makes `device` the current device of this thread during its own lifetime.
+/// Makes `device` the current CUDA device of this thread for the lifetime of the guard.
 ///
-/// The previous device becomes current again only if this process has a context on it: selecting a
-/// device creates a context of some hundred megabytes, and device 0, with which every thread
-/// starts, may belong to another rank.
+/// The destructor selects the previous device only if this process has a context on it. Otherwise
+/// selecting it would create a context of some hundred megabytes, perhaps on another rank's device:
+/// every thread starts with device 0.
 class CudaDeviceGuard {
  public:
   /// Errors: those of `require_cuda`.
@@ -41,7 +41,7 @@ class CudaDeviceGuard {
   bool changed_ = false;
 };
 
-/// Calls `close` with `device` current; for destructors.
+/// Calls `close()` while `device` is current. Logs errors instead of throwing.
 template <typename Close>
 void close_on(int device, Close&& close) noexcept {
   try {
@@ -64,12 +64,11 @@ class CudaKernels final : public DeviceKernels {
                    std::size_t row_bytes, void* table, std::size_t height) override;
 };
 
-/// One GPU, used through the CUDA runtime. A NativeStream is a cudaStream_t of this GPU; null is
-/// its legacy default stream.
+/// One GPU, used through the CUDA runtime. The handle of a NativeStream is a cudaStream_t of this
+/// GPU; null is the GPU's legacy default stream.
 class CudaDevice final : public Device {
  public:
-  /// Opens GPU `index` among those visible to the process. Errors: KoloError(kInternal) with CUDA's
-  /// text.
+  /// Opens GPU `index` of the GPUs visible to the process. Errors: those of `require_cuda`.
   explicit CudaDevice(int index);
 
   int index() const { return index_; }

@@ -31,7 +31,7 @@ bool CudaEvent::done() const {
     require_cuda(status, "cudaEventQuery");
     return true;
   }
-  cudaGetLastError();  // "Not ready" is not an error; no later call shall report it.
+  cudaGetLastError();  // Clears "not ready", so that no later call reports it as an error.
   return false;
 }
 

@@ -24,8 +24,8 @@ struct CudaEventTraits {
 };
 using CudaEventHandle = UniqueHandle<CudaEventTraits>;
 
-/// A stream of the current device that does not synchronise with the legacy default stream. Errors:
-/// those of `require_cuda`.
+/// Creates a stream of the current device that does not synchronise with the legacy default stream.
+/// Errors: those of `require_cuda`.
 inline CudaStreamHandle make_cuda_stream() {
   cudaStream_t stream = nullptr;
   require_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
@@ -33,8 +33,8 @@ inline CudaStreamHandle make_cuda_stream() {
   return CudaStreamHandle(stream);
 }
 
-/// An event of the current device, without time stamps, which would slow down each record. Errors:
-/// as `require_cuda`.
+/// Creates an event of the current device without time stamps, because these slow down each record.
+/// Errors: those of `require_cuda`.
 inline CudaEventHandle make_cuda_event() {
   cudaEvent_t event = nullptr;
   require_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
@@ -42,7 +42,7 @@ inline CudaEventHandle make_cuda_event() {
   return CudaEventHandle(event);
 }
 
-/// A point in streams of one GPU.
+/// A CUDA event of one GPU.
 class CudaEvent final : public Event {
  public:
   explicit CudaEvent(int device);
@@ -50,7 +50,7 @@ class CudaEvent final : public Event {
 
   bool done() const override;
 
-  /// Records on any stream of this GPU; null is its legacy default stream.
+  /// Records the event on a stream of this GPU. Null means the GPU's legacy default stream.
   void record_on(cudaStream_t stream);
   void hold_back(cudaStream_t stream) const;
 
@@ -63,7 +63,7 @@ class CudaEvent final : public Event {
 class CudaStream final : public Stream {
  public:
   explicit CudaStream(int device);
-  /// Work in progress runs to its end.
+  /// Does not block; work in progress continues.
   ~CudaStream() override;
 
   int device() const { return device_; }
@@ -78,7 +78,7 @@ class CudaStream final : public Stream {
   CudaStreamHandle stream_;
 };
 
-/// The CUDA object behind a stream or event. Errors: UsageError if it belongs to another kind of
+/// Casts a stream or event to its CUDA class. Errors: UsageError if it is of another kind of
 /// device.
 CudaStream& as_cuda(Stream& stream);
 CudaEvent& as_cuda(Event& event);

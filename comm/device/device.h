@@ -12,10 +12,10 @@
 
 namespace kolo {
 
-/// Owns memory that a device or a communicator has allocated. Move-only.
+/// Owns memory allocated by a device or a communicator. Move-only.
 class DeviceMemory {
  public:
-  using Free = std::function<void(void*)>;  ///< Must not throw; it logs errors instead.
+  using Free = std::function<void(void*)>;  ///< Frees the memory. Must not throw; it logs errors.
 
   DeviceMemory() = default;
   DeviceMemory(void* data, std::size_t bytes, MemoryKind kind, Free free)
@@ -32,29 +32,29 @@ class DeviceMemory {
   MemoryKind kind_ = MemoryKind::kDevice;
 };
 
-/// Counts a device's allocations. Constant in steady state.
+/// The number of objects that a device has created so far. It is constant in steady state.
 struct AllocationCounts {
   std::size_t allocations = 0;  ///< Allocations of device and pinned memory.
   std::size_t streams = 0;
   std::size_t events = 0;
 };
 
-/// One accelerator of this rank: a GPU, or a simulated one made of host memory and threads.
+/// One accelerator of this rank: a GPU, or one simulated by host memory and threads.
 ///
-/// Threads: any for `make_event`, `allocate` and `record` on a caller's stream; see Stream for the
-///          rest. Lifetime: it outlives everything it made.
+/// Threads: any for `make_event`, `allocate` and `record`; see Stream for the other calls. The
+///          device must outlive the streams, events and memory that it made.
 class Device {
  public:
   virtual ~Device() = default;
 
-  /// "cuda:0 (NVIDIA H200, 0000:1b:00.0)" or "host threads".
+  /// Describes the device: "cuda:0 (NVIDIA H200, 0000:1b:00.0)" or "host threads".
   virtual std::string describe() const = 0;
 
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
 
-  /// Allocates memory of kind kPinned or kDevice, aligned to 256 bytes. At plan time only. Errors:
-  /// KoloError(kResources) naming bytes, kind and device.
+  /// Allocates memory of kind kPinned or kDevice, aligned to 256 bytes. Call it only at plan time.
+  /// Errors: KoloError(kResources) that names bytes, kind and device.
   virtual DeviceMemory allocate(std::size_t bytes, MemoryKind kind) = 0;
 
   /// Records `event` on a stream of the caller, after the work enqueued so far.

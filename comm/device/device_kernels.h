@@ -11,15 +11,15 @@
 
 namespace kolo {
 
-/// A piece of one tensor and its place in a bucket: the work of one thread block. A large tensor
-/// gets many blocks; small tensors share none. Plain data that the device reads.
+/// A piece of one tensor and its offset in a bucket. One thread block copies one piece at a time.
+/// Plain data, because the device reads it.
 struct CopyChunk {
-  void* tensor = nullptr;    ///< First element of the piece; null on pack writes zeros (a gap).
-  std::uint64_t offset = 0;  ///< Place of that element in the bucket, in elements.
+  void* tensor = nullptr;    ///< First element of the piece. Null means a gap, packed as zeros.
+  std::uint64_t offset = 0;  ///< Offset of that element in the bucket, in elements.
   std::uint64_t count = 0;   ///< Number of elements.
 };
 
-/// Size of the largest piece, in bytes of the wider dtype.
+/// Size limit of a piece, in bytes of the wider of its two dtypes.
 inline constexpr std::size_t kCopyChunkBytes = std::size_t{32} << 10;
 
 /// Direction of a batched copy.
@@ -28,54 +28,54 @@ enum class CopyDirection : std::uint8_t {
   kUnpack,  ///< From the bucket to tensors.
 };
 
-/// One launch over many pieces of tensors.
+/// The arguments of one launch that copies many pieces between tensors and a bucket.
 struct BatchedCopy {
   CopyDirection direction = CopyDirection::kPack;
-  /// Memory that the device can read (kDevice or kPinned); unchanged until the launch is complete.
+  /// The pieces, in memory that the device can read (kDevice or kPinned). Must stay unchanged until
+  /// the launch is complete.
   std::span<const CopyChunk> chunks = {};
-  void* bucket = nullptr;  ///< Device memory of the bucket, element 0.
+  void* bucket = nullptr;  ///< Element 0 of the bucket, in device memory.
   DType tensor_dtype = DType::kFloat32;
   DType bucket_dtype = DType::kFloat32;
-  double scale = 1.0;  ///< Factor, applied in float32 (float64, integers: double) before rounding.
-  /// If not null, device memory that is set to 1 if any value written is infinite or NaN, and is
-  /// otherwise left unchanged.
+  double scale = 1.0;  ///< Factor, in float32 (in double for float64 and integers).
+  /// A flag in device memory. The launch sets it to 1 if any written value is infinite or NaN, and
+  /// otherwise leaves it unchanged. If null, values are not checked.
   std::uint32_t* non_finite = nullptr;
 };
 
-/// Kernels of the data plane. Each call enqueues work on a stream of its device and returns.
+/// The kernels of a device. Each call enqueues work on a stream of this device and returns.
 ///
-/// Bits:    equal to the CPU reference (`reduce`, `convert` in comm/kernels/reduce_kernels.h) in
-///          every run.
-/// Threads: as for Stream.
+/// Bits:    equal those of the CPU functions in comm/kernels/reduce_kernels.h.
+/// Threads: those of Stream.
 class DeviceKernels {
  public:
   virtual ~DeviceKernels() = default;
 
-  /// Casts and scales between tensors and a bucket. Chunks of one launch do not overlap.
+  /// Copies, casts and scales pieces between tensors and a bucket. Pieces must not overlap.
   virtual void copy_batched(Stream& stream, const BatchedCopy& copy) = 0;
 
-  /// target[i] = round(scale * (sources[0][i] op sources[1][i] op ...)) as `reduce` does, in device
-  /// memory. `target` may be one of the sources. At most kMostReduceSources sources.
+  /// Computes target[i] = round(scale * (sources[0][i] op sources[1][i] op ...)) in device memory.
+  /// `target` may be one of the sources, of which there are at most kMostReduceSources.
   virtual void reduce(Stream& stream, DType dtype, ReduceOp op, void* target,
                       std::span<const void* const> sources, std::size_t count, double scale) = 0;
 
-  // The two functions below take device memory only. Positions, ends and indices stay unchanged
-  // until the launch is complete; many threads read each of them.
+  // The two functions below take device memory only. Positions, ends and indices must stay
+  // unchanged until the launch is complete.
 
-  /// As `sum_rows` in comm/kernels/reduce_kernels.h.
+  /// Sums groups of rows as `kolo::sum_rows` does; see comm/kernels/reduce_kernels.h.
   virtual void sum_rows(Stream& stream, const RowGroups& groups, const void* rows,
                         std::size_t width, DType dtype, double scale, void* sums) = 0;
 
-  /// Copies row i of `rows` to row `indices[i]` of `table`, for all i, and clears the other rows of
-  /// its `height`. Indices are distinct.
+  /// Copies row i of `rows` to row `indices[i]` of `table`, for all i, and sets the other rows of
+  /// `table` to zero. `table` has `height` rows; indices must be distinct.
   virtual void spread_rows(Stream& stream, std::span<const std::int64_t> indices, const void* rows,
                            std::size_t row_bytes, void* table, std::size_t height) = 0;
 };
 
-/// Most sources of one `DeviceKernels::reduce`; for more, the caller launches it several times.
+/// Largest number of sources of one `DeviceKernels::reduce`.
 inline constexpr std::size_t kMostReduceSources = 64;
 
-/// Argument checks shared by all implementations of `DeviceKernels::reduce`. Errors: UsageError.
+/// Checks the arguments of `DeviceKernels::reduce`, for all implementations. Errors: UsageError.
 inline void check_reduce(std::size_t source_count) {
   check(source_count > 0 && source_count <= kMostReduceSources,
         "a reduction on a device needs at least one source and at most 64");

@@ -15,9 +15,9 @@ namespace kolo {
 namespace {
 
 enum class CreationMessage : std::uint8_t {
-  kCome,     ///< Member to the collecting rank: its proposal.
+  kCome,     ///< Member to collecting rank: its proposal.
   kCreated,  ///< Collecting rank to members: all places.
-  kRefused,  ///< Collecting rank to members: the error.
+  kRefused,  ///< Collecting rank to members: an error.
 };
 
 constexpr std::size_t kPlaceBytes = 20;
@@ -47,7 +47,7 @@ void write(ByteWriter& writer, const GroupProposal& proposal) {
   if (proposal.obstacle) write_error(writer, *proposal.obstacle);
 }
 
-/// Empty if the bytes are not a proposal.
+/// Decodes a proposal. Returns an empty value if its error is malformed.
 std::optional<GroupProposal> read_proposal(ByteReader& reader) {
   GroupProposal proposal;
   proposal.name = reader.text();
@@ -67,7 +67,7 @@ std::vector<int> ascending(std::vector<int> ranks) {
   return ranks;
 }
 
-/// "rank 1 of the job has", "ranks 1, 2 of the job have".
+/// Returns "rank 1 of the job has" or "ranks 1, 2 of the job have".
 std::string those_have(const std::vector<int>& ranks) {
   const bool is_one = ranks.size() == 1;
   return fmt::format("rank{} {} of the job {}", is_one ? "" : "s", fmt::join(ranks, ", "),
@@ -146,7 +146,7 @@ void GroupCreator::come(int peer, Coming coming) {
   if (gathering.came.empty() && gathering.missed.empty()) gatherings_.erase(key);
 }
 
-/// Before: all proposals have come.
+/// Checks the proposals and answers the members. Before: every member has a proposal.
 void GroupCreator::conclude(Gathering& gathering) {
   const GroupProposal& own = gathering.came.at(rank_).front().proposal;
   std::vector<GroupPlace> places;
@@ -175,7 +175,7 @@ void GroupCreator::conclude(Gathering& gathering) {
   settle(gathering, std::move(places));
 }
 
-/// Late members get the error when their proposals come.
+/// Refuses a group. Members in `late` get the error when they propose the group.
 void GroupCreator::refuse(Gathering& gathering, Error error, const std::vector<int>& late) {
   const auto own = gathering.came.find(rank_);
   const auto& first = own != gathering.came.end() ? own->second : gathering.came.begin()->second;
@@ -185,7 +185,7 @@ void GroupCreator::refuse(Gathering& gathering, Error error, const std::vector<i
   settle(gathering, std::move(error));
 }
 
-/// Removes the first proposal of each rank whose proposal has come.
+/// Answers and removes the first proposal of each rank that has one.
 void GroupCreator::settle(Gathering& gathering,
                           const std::variant<std::vector<GroupPlace>, Error>& result) {
   for (auto it = gathering.came.begin(); it != gathering.came.end();) {
@@ -214,7 +214,7 @@ void GroupCreator::answer(int peer, std::uint64_t id,
   }
 }
 
-/// The proposal may have ended for another reason by now.
+/// Records the outcome of a proposal of this rank, unless it has one already.
 void GroupCreator::decide(std::uint64_t id, std::variant<std::vector<GroupPlace>, Error> result) {
   if (proposed_.erase(id) > 0) outcomes_.push_back({.id = id, .result = std::move(result)});
 }

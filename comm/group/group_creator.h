@@ -20,36 +20,35 @@
 
 namespace kolo {
 
-/// A group that this rank wants to create. All its members must propose it alike.
+/// A group that this rank proposes to create. All members must pass equal ranks and settings.
 struct GroupProposal {
-  std::string name;        ///< Shown to people; distinguishes groups of the same ranks.
-  std::vector<int> ranks;  ///< Ranks of the job, by rank in the group; the lowest one collects the
-                           ///< proposals.
-  std::string settings;    ///< Must be equal on all members.
-  GroupPlace place;        ///< Place of this rank.
-  /// The group from which the members create this one, given as its inbox at the collecting rank.
+  std::string name;        ///< Name for people; distinguishes groups of the same ranks.
+  std::vector<int> ranks;  ///< Ranks of the job, by rank in the group. The lowest one is the
+                           ///< collecting rank.
+  std::string settings;    ///< Settings, which must be equal on all members.
+  GroupPlace place;        ///< Resources of this rank for the group.
+  /// Inbox number, at the collecting rank, of the group from which the members create this group.
   ControlDemux::Number parent = ControlDemux::kCreators;
-  /// Why this rank cannot have a place; then the group is not created.
+  /// Reason why this rank has no resources, if so; then the group is not created.
   std::optional<Error> obstacle = {};
 
-  /// "'pp' [2, 5]".
+  /// Returns name and ranks: "'pp' [2, 5]".
   std::string text() const;
 };
 
-/// One rank's view of creation groups: proposals and bytes in, bytes and places out. Pure state
-/// machine: no thread, no clock, no transport.
+/// One rank's view of the creation of groups: proposals and bytes in, bytes and outcomes out. Pure
+/// state machine: no thread, no clock, no transport.
 ///
-/// Each member sends its place to the member of lowest rank, which sends all places to every member
-/// once it has all of them. Only members take part. Groups with the same ranks and name are created
-/// in the order in which each member proposes them; all other groups may be created in any order
-/// and at the same time.
+/// Each member sends its proposal to the member of lowest rank (the collecting rank), which returns
+/// all places to every member once it has all proposals. Groups with the same ranks and name are
+/// created in the order in which each member proposes them. Other groups may be created in any
+/// order and concurrently.
 ///
-/// If a member has an obstacle, or differs in the order of ranks or in settings, all members get
-/// that error once all proposals have come. The same holds if a member has joined or closed in the
-/// parent group and therefore proposes nothing, even if that member is the collecting one. If a
-/// member is late, the collecting one warns after `warn_after`. After `fail_after` it refuses the
-/// group to all members whose proposals have come, and to the others when theirs come, with an
-/// error that names the missing members.
+/// If a member has an obstacle, or differs in the order of ranks or in settings, all members get an
+/// error once the collecting rank has all proposals. All members also get an error if the missing
+/// members have joined or closed in the parent group. The collecting rank logs a warning about late
+/// members `warn_after` after it has proposed the group. After `fail_after` it refuses the group
+/// with an error that names the late members, which get the error when they propose the group.
 class GroupCreator {
  public:
   struct Patience {
@@ -60,33 +59,32 @@ class GroupCreator {
     int peer = -1;
     std::vector<std::byte> bytes;
   };
-  /// The places of all members, by rank in the group, or the reason why there is no group.
+  /// The result of proposal `id`: the places of all members, by rank in the group, or an error.
   struct Outcome {
     std::uint64_t id = 0;
     std::variant<std::vector<GroupPlace>, Error> result;
   };
-  /// Ranks of the job that do not create groups any more.
+  /// Ranks of the job that do not create groups now.
   struct Absent {
-    std::set<int> joined = {};  ///< Including ranks that have closed.
+    std::set<int> joined = {};  ///< Ranks that have joined or closed.
     std::set<int> closed = {};
   };
-  /// Returns the absent ranks of the group with this inbox on this rank.
+  /// A function that returns the absent ranks of the group with this inbox on this rank.
   using AbsentIn = std::function<Absent(ControlDemux::Number group)>;
 
   GroupCreator(int rank, Patience patience) : rank_(rank), patience_(patience) {}
 
-  /// Proposes a group; returns the id of its outcome. Before: the ranks are different ranks of the
-  /// job and this rank is one of them.
+  /// Proposes a group. Returns the id of its outcome. Before: the ranks are distinct ranks of the
+  /// job, and this rank is one of them.
   std::uint64_t propose(GroupProposal proposal, TimePoint now);
 
-  /// Takes bytes that `peer` sent. Drops malformed bytes, since they may come from a stranger.
+  /// Takes bytes that `peer` sent. Drops malformed bytes, which may come from outside the job.
   void receive(int peer, std::span<const std::byte> bytes);
 
-  /// Refuses groups whose members stay away for too long. Warns of late members.
+  /// Refuses groups whose members are absent or late; logs warnings about late members.
   void tick(TimePoint now, const AbsentIn& absent_in);
 
-  /// Whether a proposal of this rank, or one that it collects, is undecided, so that `tick` must be
-  /// called.
+  /// Whether a proposal of this rank, or one that it collects, is undecided. If so, call `tick`.
   bool is_waiting() const { return !proposed_.empty() || coming_ > 0; }
 
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
@@ -103,13 +101,12 @@ class GroupCreator {
     std::uint64_t id = 0;  // proposal id at the sender
     GroupProposal proposal;
   };
-  /// Name and ranks, in ascending order.
+  /// Name and ranks; ranks are in ascending order.
   using Key = std::pair<std::string, std::vector<int>>;
-  /// State at the collecting rank; keys are ranks of the job.
+  /// State at the collecting rank of the groups with one key. Map keys are ranks of the job.
   struct Gathering {
-    std::map<int, std::deque<Coming>> came;   // no queue is empty; some rank has none
-    std::map<int, std::deque<Error>> missed;  // refusals sent before the proposals of these ranks
-                                              // came
+    std::map<int, std::deque<Coming>> came;   // proposals received; at least one member has none
+    std::map<int, std::deque<Error>> missed;  // errors for late members, in order
   };
 
   void come(int peer, Coming coming);
@@ -124,9 +121,9 @@ class GroupCreator {
   const int rank_;
   const Patience patience_;
   std::uint64_t next_id_ = 0;
-  std::map<std::uint64_t, Proposed> proposed_;  // by this rank, undecided
+  std::map<std::uint64_t, Proposed> proposed_;  // undecided proposals of this rank
   std::map<Key, Gathering> gatherings_;
-  std::size_t coming_ = 0;  // total number of proposals that have come
+  std::size_t coming_ = 0;  // number of undecided proposals received here
   ForeignFrames foreign_;
   std::vector<Outgoing> outgoing_;
   std::vector<Outcome> outcomes_;

@@ -55,7 +55,7 @@ void GroupTransport::clear(Transport& job, std::uint64_t arena_offset, const Gro
   std::memset(job.memory(job.rank()).data() + arena_offset, 0, layout.data_offset);
 }
 
-/// The tag at the receiving member.
+/// Translates `tag` of a message from `source` to the tag at the receiving member `member`.
 Tag GroupTransport::tag_at(int member, int source, const Tag& tag) const {
   Tag translated = tag;
   translated.source = static_cast<std::uint32_t>(at(members_.ranks, source));

@@ -11,12 +11,11 @@
 
 namespace kolo {
 
-/// Where the resources of a group are located at one of its members. Each member chooses its own
-/// locations, so they need not match between members.
+/// The resources of a group at one of its members. Each member chooses them independently.
 struct GroupPlace {
-  ControlDemux::Number inbox = 0;  ///< Receives its control frames.
-  std::uint32_t first_bucket = 0;  ///< First bucket number in the tags of messages to this member.
-  std::uint64_t arena_offset = 0;  ///< Start of its flags, counters and data; page-aligned.
+  ControlDemux::Number inbox = 0;  ///< Inbox for control frames.
+  std::uint32_t first_bucket = 0;  ///< First bucket number in tags to this member.
+  std::uint64_t arena_offset = 0;  ///< Start of the group's part; page-aligned.
 
   friend bool operator==(const GroupPlace&, const GroupPlace&) = default;
 };
@@ -31,33 +30,34 @@ struct GroupLayout {
   std::size_t data_offset = 0;
   std::size_t total_bytes = 0;
 
-  /// `local_size`: members on this node. All ranks of a node compute the same layout.
+  /// `local_size` is the number of members on this node. The layout is equal on all ranks of a
+  /// node.
   GroupLayout(const TransportLimits& limits, std::size_t local_size);
 };
 
 /// The members of a group, with their places.
 struct GroupMembers {
   std::vector<int> ranks;          ///< Ranks of the job, by rank in the group.
-  std::vector<GroupPlace> places;  ///< By rank in the group.
+  std::vector<GroupPlace> places;  ///< Places, by rank in the group.
 };
 
-/// The transport of a group, on top of the job's transport, with its own numbering. Connections,
-/// mapped memory and doorbells are shared with the job; flags and counters lie in the group's part
-/// of the arena. So a group costs a part of each member's arena but no descriptor, thread or
-/// connection.
+/// The transport of a group, with ranks of the group, on top of the job's transport. It shares
+/// connections, mapped memory and doorbells with the job. Flags and counters are in the group's
+/// part of the arena. So a group needs no additional descriptor, thread or connection.
 ///
-/// The job's transport makes progress for all groups; `poll` does nothing here.
+/// Only the job's transport makes progress, for all groups; `poll` of this class does nothing.
 ///
-/// Errors: `failure()` is that of the job's transport and names ranks of the job.
+/// Errors: `failure()` is the failure of the job's transport and names ranks of the job.
 class GroupTransport final : public ForwardingTransport {
  public:
-  /// `job` and `inbox` outlive it; the control switch puts the frames of this group into `inbox`.
-  /// Before: this rank is a member, and has committed and cleared its flags and counters (`clear`).
+  /// `job` and `inbox` must outlive this object. The ControlDemux puts the frames of this group
+  /// into `inbox`.
+  /// Before: this rank is a member and has called `clear`.
   GroupTransport(Transport& job, GroupMembers members, const TransportLimits& limits,
                  ControlInbox& inbox);
 
-  /// Commits and clears the flags and counters of a group on this rank, before peers know its
-  /// place. Errors: KoloError(kResources).
+  /// Commits the memory of a group's flags and counters on this rank, and sets it to zero. Call it
+  /// before peers know the group's place. Errors: KoloError(kResources).
   static void clear(Transport& job, std::uint64_t arena_offset, const GroupLayout& layout);
 
   int rank() const override { return rank_; }
@@ -89,10 +89,10 @@ class GroupTransport final : public ForwardingTransport {
   }
 
   bool poll() override { return false; }
-  /// Does nothing: the job's transport continues.
+  /// Does nothing, because the job's transport continues.
   void say_goodbye() override {}
-  /// Stops sending. Transfers in progress continue until they are cancelled or the job's transport
-  /// shuts down.
+  /// Ignores all later sends and receives. Transfers in progress continue until they are cancelled
+  /// or the job's transport shuts down.
   void shutdown(bool) override { closed_ = true; }
   TrafficCounters traffic(int peer) const override {
     return below().traffic(at(members_.ranks, peer));
@@ -113,8 +113,8 @@ class GroupTransport final : public ForwardingTransport {
   ControlInbox& inbox_;
   ForeignFrames foreign_;
   int rank_ = -1;
-  std::vector<int> locals_;        // by rank: index among the members of this node, or -1
-  std::vector<std::byte*> parts_;  // by rank: its part of the arena; null if not mapped
+  std::vector<int> locals_;        // index among the members on this node, by rank; or -1
+  std::vector<std::byte*> parts_;  // the group's part of the arena, by rank; null if not mapped
   GroupLayout layout_;
   std::vector<std::byte> framed_;
   bool closed_ = false;

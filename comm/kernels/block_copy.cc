@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 
-/// "Enhanced" and "fast short" REP MOVSB, the features by which Linux chooses its copy routines.
+/// Whether the processor has "enhanced" and "fast short" REP MOVSB, the features by which Linux
+/// chooses its copy routines.
 /// Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, CPUID, leaf 7.
 bool is_advertised() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;

@@ -9,9 +9,9 @@
 #include "comm/base/reduction.h"
 #include "comm/kernels/host_device.h"
 
-/// How operations combine two values of the accumulation type, on the processor and on devices; the
-/// vector kernels have their own definitions in simd_lanes-inl.h. Pure. An operation is defined on
-/// the types that its `apply` takes.
+/// The definitions of the operations: how each combines two values of the accumulation type, on the
+/// processor and on devices. (Vector kernels: see simd_lanes-inl.h.) An operation is defined on the
+/// types that its `apply` accepts. Pure.
 namespace kolo::combine {
 
 template <std::floating_point A>
@@ -20,7 +20,7 @@ KOLO_HOST_DEVICE inline bool is_negative(A value) {
   return std::bit_cast<Bits>(value) < 0;
 }
 
-// Integers wrap: unsigned arithmetic has no overflow. Narrow types would be promoted to int.
+// Integers wrap. Casts to uint64 avoid signed overflow, also by promotion of narrow types to int.
 struct Sum {
   template <typename A>
   KOLO_HOST_DEVICE static A apply(A a, A b) {
@@ -43,8 +43,8 @@ struct Prod {
   }
 };
 
-// IEEE 754-2019 minimum and maximum: NaN if either is NaN, and -0 < +0, so that the result does not
-// depend on the order of contributions.
+// IEEE 754-2019 minimum and maximum: NaN if either operand is NaN, and -0 < +0, so that the result
+// does not depend on the order of contributions.
 struct Min {
   template <typename A>
   KOLO_HOST_DEVICE static A apply(A a, A b) {
@@ -67,7 +67,7 @@ struct Max {
   }
 };
 
-/// Base of operations that treat every bit alike.
+/// Base of operations that treat all bits alike.
 struct OfBits {};
 
 struct BitAnd : OfBits {
@@ -91,7 +91,7 @@ struct BitXor : OfBits {
   }
 };
 
-/// Whether an operation is defined on a type.
+/// Whether operation Op is defined on type A.
 template <typename Op, typename A>
 concept Combines = requires(A a) {
   Op::apply(a, a);
@@ -115,7 +115,7 @@ decltype(auto) visit_op(ReduceOp op, Visitor&& visitor) {
       return visitor(BitXor());
     case ReduceOp::kSum:
     case ReduceOp::kAverage:    // The caller divides afterwards.
-    case ReduceOp::kPremulSum:  // Contributions are already multiplied.
+    case ReduceOp::kPremulSum:  // The caller has multiplied the contributions.
       break;
   }
   return visitor(Sum());

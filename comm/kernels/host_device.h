@@ -1,6 +1,6 @@
 #pragma once
 
-/// Marks functions that run both in kernels and, for tests, on the processor.
+/// Marks functions that run in device kernels and on the processor.
 #if defined(__CUDACC__)
 #define KOLO_HOST_DEVICE __host__ __device__
 #else

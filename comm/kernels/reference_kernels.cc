@@ -21,11 +21,11 @@ using Sources = std::span<const void* const>;
 template <typename T>
 constexpr bool kIsHalf = std::same_as<T, Float16> || std::same_as<T, BFloat16>;
 
-/// The type in which contributions of T are combined.
+/// The type in which elements of type T are combined.
 template <typename T>
 using Accum = std::conditional_t<kIsHalf<T>, float, T>;
 
-/// The type in which a value is scaled between From and To.
+/// The type in which a value is scaled when it is converted between From and To.
 template <typename To, typename From>
 using Common =
     std::conditional_t<std::same_as<Accum<To>, float> && std::same_as<Accum<From>, float>, float,
@@ -40,7 +40,7 @@ Wide widen(T value) {
   }
 }
 
-/// Truncates toward zero and saturates; NaN gives 0.
+/// Converts to an integer: truncates toward zero and saturates; NaN gives 0.
 template <std::integral T>
 T to_integer(double value) {
   constexpr T kMin = std::numeric_limits<T>::min();
@@ -51,8 +51,8 @@ T to_integer(double value) {
   return static_cast<T>(value);
 }
 
-/// The only rounding, from the type of the computation to the stored type. Every NaN becomes the
-/// same one, because machines differ in which operand's NaN they return.
+/// Rounds a result to the stored type T; no other function rounds. Every NaN becomes the canonical
+/// NaN, because machines differ in the operand whose NaN they return.
 template <typename T, typename Wide>
 T round_to(Wide value) {
   if constexpr (std::same_as<T, Float16>) {
@@ -66,7 +66,7 @@ T round_to(Wide value) {
   }
 }
 
-/// As above, saturating instead of overflowing to infinity.
+/// Rounds to T like `round_to`, but finite values stay finite.
 template <typename T, typename Wide>
 T round_within(Wide value) {
   const T rounded = round_to<T>(value);
@@ -110,7 +110,7 @@ void convert_as(void* dst, const void* src, std::size_t count, double scale) {
   for (std::size_t i = 0; i < count; ++i) out[i] = round_to<To>(widen<Wide>(in[i]) * factor);
 }
 
-/// Calls run(type identity) for the wire's type.
+/// Calls run(std::type_identity<T>()), where T is the C++ type of the wire dtype.
 template <typename Run>
 auto visit_wire(DType wire, Run run) {
   return wire == DType::kFloat16 ? run(std::type_identity<Float16>())

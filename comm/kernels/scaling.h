@@ -5,16 +5,15 @@
 
 namespace kolo {
 
-/// How `reduce` applies a scale to a combined value. A double cannot hold 1/3 exactly: a scale that
-/// is the double nearest to the inverse of a float, such as 1.0 / n or 2.0 / n for n ranks, stands
-/// for that inverse, and the value is divided by the float, with one rounding. Any other scale
-/// multiplies.
+/// How `reduce` applies a scale to a combined value. A double cannot represent 1/3 exactly.
+/// Therefore, if a scale is the double nearest to the inverse of a float f, such as 1.0 / n for n
+/// ranks, the value is divided by f, with one rounding. Any other scale multiplies.
 struct Scaling {
   double factor = 1;
-  double inverse = 0;        ///< If not 0, the factor stands for 1 / inverse.
-  std::int32_t divisor = 0;  ///< The inverse, if it is a whole number; otherwise 0.
+  double inverse = 0;        ///< If not 0, `factor` stands for 1 / inverse.
+  std::int32_t divisor = 0;  ///< `inverse`, if it is a whole number; otherwise 0.
 
-  // Implicit: a scale determines it.
+  // Implicit, so that callers can pass a scale.
   // NOLINTNEXTLINE(google-explicit-constructor)
   Scaling(double scale) : factor(scale) {
     constexpr double kSmallest = 0x1p-100, kLargest = 0x1p100;  // well inside the range of floats
@@ -28,13 +27,13 @@ struct Scaling {
     }
   }
 
-  /// Whether a floating-point value is divided. A factor that is a power of two is exact, and
+  /// Whether floating-point values are divided. A factor that is a power of two is exact, and
   /// multiplying by it is faster.
   bool divides() const {
     int exponent = 0;
     return inverse != 0 && std::frexp(inverse, &exponent) != 0.5;
   }
-  /// The divisor or factor for a floating-point value.
+  /// The divisor or factor of floating-point values.
   double operand() const { return divides() ? inverse : factor; }
 };
 

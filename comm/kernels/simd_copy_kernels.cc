@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <type_traits>
 
-// Highway compiles everything up to HWY_ONCE once per instruction set.
+// Highway compiles this file up to HWY_ONCE once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "comm/kernels/simd_copy_kernels.cc"
 #include "hwy/foreach_target.h"
-// The lanes come after foreach_target.h, which sets the instruction set they are compiled for.
+// Must follow foreach_target.h, which selects the instruction set.
 #include "comm/kernels/simd_lanes-inl.h"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
-// Without vectors: the reference is as fast.
+// Without vector instructions, the reference kernels are as fast.
 bool convert_on_target(DType, void*, DType, const void*, std::size_t, double, Stores) {
   return false;
 }
@@ -43,8 +43,7 @@ std::size_t convert_steps(D d, typename To::Stored* dst, const typename From::St
   return i;
 }
 
-// Converts in steps of 4 vectors past the cache, and returns the index of the first remaining
-// element.
+// Converts in steps of 4 vectors with streaming stores. Returns the first remaining index.
 template <class To, class From, class D>
 std::size_t convert_streaming(D d, typename To::Stored* dst, const typename From::Stored* src,
                               std::size_t count, hn::Vec<D> scale) {
@@ -78,7 +77,7 @@ bool convert_lanes(void* dst, const void* src, std::size_t count, double scale, 
     }
   }
   for_each_block(i, count, 4 * hn::Lanes(full), sizeof(*out), [&](std::size_t end) HWY_ATTR {
-    // When converting to narrower elements, more is read than written, and reading takes the time.
+    // Conversion to narrower elements is limited by reads, so prefetching for writes is useless.
     if constexpr (sizeof(*out) >= sizeof(*in)) prefetch_for_write(out + i, out + end);
     i = convert_steps<To, From, 4>(full, out, in, i, end, hn::Set(full, factor));
   });
@@ -129,8 +128,8 @@ bool convert_on_target(DType dst_dtype, void* dst, DType src_dtype, const void* 
   }
 }
 
-// Exchanges in steps of kUnroll vectors, with `store` for the writes to `out`, and returns the
-// index of the first remaining byte.
+// Exchanges in steps of kUnroll vectors; `store` writes to `out`. Returns the index of the first
+// remaining byte.
 template <int kUnroll, class D, class Store>
 std::size_t exchange_steps(D d, std::uint8_t* out, std::uint8_t* slot, const std::uint8_t* in,
                            std::size_t i, std::size_t bytes, const Store& store) {

@@ -1,5 +1,5 @@
-// Loads, stores and operations of the vector kernels. Highway compiles this file once per
-// instruction set, hence the toggling guard in place of #pragma once.
+// Loads, stores and operations of the vector kernels. The include guard toggles because Highway
+// compiles this file once per instruction set.
 #if defined(KOLO_COMM_COLLECTIVE_SIMD_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef KOLO_COMM_COLLECTIVE_SIMD_LANES_INL_H
 #undef KOLO_COMM_COLLECTIVE_SIMD_LANES_INL_H
@@ -22,8 +22,8 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A "lanes" class converts elements in memory (`Stored`) to vectors of the type of the computation
-// (`Accum`) and back. `d` is always the tag of the Accum vector.
+// A "lanes" class converts elements in memory (`Stored`) to vectors of the accumulation type
+// (`Accum`) and back. `d` is always the Highway tag of the Accum vector.
 
 template <typename T>
 struct Plain {
@@ -37,14 +37,14 @@ struct Plain {
   static void store(D d, hn::Vec<D> v, Stored* to) {
     hn::StoreU(v, d, to);
   }
-  // Bypasses the cache; `to` is aligned to the vector.
+  // Bypasses the cache; `to` must be aligned to the vector.
   template <class D>
   static void stream(D d, hn::Vec<D> v, Stored* to) {
     hn::Stream(v, d, to);
   }
 };
 
-// Shorter arrays always go through the cache: a streaming store has a cost to start and to drain.
+// Smallest array, in bytes, for streaming stores, which cost time to start and to drain.
 constexpr std::size_t kLeastStreamBytes = 4096;
 
 // Number of elements before the first aligned vector of `d`.
@@ -54,8 +54,8 @@ std::size_t misaligned_elements(D d, const hn::TFromD<D>* to) {
   return (bytes - reinterpret_cast<std::uintptr_t>(to) % bytes) % bytes / sizeof(*to);
 }
 
-// Calls work(end) for blocks of elements [begin, count) made of whole steps, whose lines can be
-// prefetched for writing at once. A remainder of less than a step is left.
+// Cuts the elements [begin, count) into blocks of whole steps and calls work(end) for each. The
+// cache lines of a block can be prefetched for writing at once. A remainder is left out.
 template <class Work>
 void for_each_block(std::size_t begin, std::size_t count, std::size_t step,
                     std::size_t element_bytes, const Work& work) {
@@ -67,7 +67,7 @@ void for_each_block(std::size_t begin, std::size_t count, std::size_t step,
   }
 }
 
-// As above, but bypasses the cache; vectors are aligned.
+// Lanes L whose stores bypass the cache; addresses must be aligned to the vector.
 template <class L>
 struct PastCache : L {
   template <class D>
@@ -101,9 +101,10 @@ void store_low_halves(D, V bits, std::uint16_t* to) {
 struct BFloat16AsFloat32 {
   using Stored = std::uint16_t;
   using Accum = float;
-  static constexpr std::uint32_t kLargest = 0x7f7f0000;   // The largest value, as a float.
-  static constexpr std::uint32_t kOverflow = 0x7f7f8000;  // The smallest magnitude that rounds
-                                                          // beyond it.
+  static constexpr std::uint32_t kLargest = 0x7f7f0000;   // Largest finite value, as bits of a
+                                                          // float.
+  static constexpr std::uint32_t kOverflow = 0x7f7f8000;  // Bits of the smallest magnitude that
+                                                          // rounds to infinity.
   template <class D>
   static hn::Vec<D> load(D d, const Stored* from) {
     const hn::RebindToUnsigned<D> du;
@@ -114,8 +115,8 @@ struct BFloat16AsFloat32 {
   static void store(D d, hn::Vec<D> v, Stored* to) {
     store_low_halves(d, hn::ShiftRight<16>(rounded(d, v)), to);
   }
-  // Returns bits whose upper half is `v` rounded to nearest even. NaN needs no special case: only
-  // the canonical one reaches this function.
+  // Returns bits whose upper half is `v` rounded to nearest even. NaN needs no special case,
+  // because only the canonical NaN is passed.
   template <class D>
   static hn::Vec<hn::RebindToUnsigned<D>> rounded(D, hn::Vec<D> v) {
     const hn::RebindToUnsigned<D> du;
@@ -132,7 +133,7 @@ struct Float16AsFloat32 {
   static constexpr std::uint32_t kOverflow = 0x477ff000;
 
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM_A64
-  // In hardware: F16C, or the conversion instructions of A64.
+  // Conversions in hardware: F16C, or the instructions of A64.
   template <class D>
   static hn::Vec<D> load(D d, const Stored* from) {
     const hn::Rebind<hwy::float16_t, D> half;
@@ -146,8 +147,8 @@ struct Float16AsFloat32 {
     hn::StoreU(hn::BitCast(narrow, hn::DemoteTo(half, v)), narrow, to);
   }
 #else
-  // Highway's own emulation neither handles infinity and NaN nor rounds to nearest. These are the
-  // scalar conversions of comm/base/half.h with every branch computed.
+  // Highway's emulation does not handle infinity and NaN, and does not round to nearest. These
+  // functions are the scalar conversions of comm/base/half.h with all branches computed.
   template <class D>
   static hn::Vec<D> load(D d, const Stored* from) {
     const hn::RebindToUnsigned<D> du;
@@ -190,20 +191,20 @@ struct Float16AsFloat32 {
 #endif
 };
 
-// Stores two vectors in succession: the second at to + lanes.
+// Stores vector `a` at `to` and vector `b` at `to + lanes`.
 template <class L, class D, class V>
 void store_two(L, D d, V a, V b, typename L::Stored* to) {
   L::store(d, a, to);
   L::store(d, b, to + hn::Lanes(d));
 }
-#if HWY_TARGET != HWY_SCALAR  // This target has no pairs of lanes, and runs no kernel.
+#if HWY_TARGET != HWY_SCALAR  // The scalar target has no pairs of lanes, and no kernels.
 template <class D, class V>
 void store_two(BFloat16AsFloat32, D d, V a, V b, std::uint16_t* to) {
   const hn::Repartition<std::uint16_t, D> halves;
   const auto high = hn::BitCast(halves, BFloat16AsFloat32::rounded(d, b));
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  // Packs side by side, then permutes into order. A permutation of two vectors overwrites one of
-  // them, so compilers would copy it first.
+  // Interleaves both vectors in one, then permutes it into order. A permutation of two vectors
+  // would overwrite one of them, and compilers would copy that vector first.
   const auto low = hn::BitCast(halves, hn::ShiftRight<16>(BFloat16AsFloat32::rounded(d, a)));
   HWY_ALIGN static constexpr std::uint16_t kOrder[32] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20,
                                                          22, 24, 26, 28, 30, 1,  3,  5,  7,  9,  11,
@@ -217,7 +218,7 @@ void store_two(BFloat16AsFloat32, D d, V a, V b, std::uint16_t* to) {
   hn::StoreU(both, halves, to);
 }
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM_A64
-// One store of a whole vector: two half stores take a quarter longer on AMD's Zen 5.
+// Stores a whole vector at once: two half stores take a quarter longer on AMD's Zen 5.
 template <class D, class V>
 void store_two(Float16AsFloat32, D, V a, V b, std::uint16_t* to) {
   const hn::Rebind<hwy::float16_t, D> half;
@@ -226,7 +227,7 @@ void store_two(Float16AsFloat32, D, V a, V b, std::uint16_t* to) {
   const auto low = hn::BitCast(narrow, hn::DemoteTo(half, a));
   const auto high = hn::BitCast(narrow, hn::DemoteTo(half, b));
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  // Combine() would clear the upper half first, with a copy.
+  // hn::Combine() would first clear the upper half in a copy.
   const hn::Vec<decltype(halves)> both{
       _mm512_inserti64x4(_mm512_castsi256_si512(low.raw), high.raw, 1)};
 #else
@@ -237,11 +238,10 @@ void store_two(Float16AsFloat32, D, V a, V b, std::uint16_t* to) {
 #endif
 #endif
 
-// Marks finite values whose magnitude is at least that of the float with the bits `least`.
+// Returns a mask of the finite values with a magnitude of at least the float with bits `least`.
 template <class D>
 hn::Mask<D> is_beyond(D d, hn::Vec<D> v, std::uint32_t least) {
-  // After adding the distance from the largest finite value to the sign bit, infinity and NaN are
-  // negative, so one comparison suffices.
+  // Adding kRoom makes the bits of infinity and NaN negative, so one comparison suffices.
   constexpr std::uint32_t kRoom = 0x80000000u - 0x7f800000u;
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
@@ -251,14 +251,14 @@ hn::Mask<D> is_beyond(D d, hn::Vec<D> v, std::uint32_t least) {
   return hn::RebindMask(d, hn::Gt(moved, bound));
 }
 
-// The largest finite value of lanes L, with the sign of `v`.
+// Returns the largest finite value of lanes L, with the sign of `v`.
 template <class L, class D>
 hn::Vec<D> largest_like(D d, hn::Vec<D> v) {
   const hn::RebindToUnsigned<D> du;
   return hn::CopySign(hn::BitCast(d, hn::Set(du, L::kLargest)), v);
 }
 
-// 16-bit lanes that saturate: finite values stay finite.
+// 16-bit lanes L that saturate: finite values stay finite.
 template <class L>
 struct Within : L {
   template <class D>
@@ -271,8 +271,9 @@ struct Within : L {
   }
 };
 
-// Loads and stores two vectors of elements at once, for operations that treat all elements alike.
-// Which element goes to which vector depends on the lanes, but is the same in both directions.
+// load_pair and store_pair transfer two vectors of elements at once, for operations that treat all
+// elements alike. The assignment of elements to the vectors depends on the lanes, but is the same
+// for load and store.
 template <class L, class D, class V>
 void load_pair(L, D d, const typename L::Stored* from, V& a, V& b) {
   a = L::load(d, from);
@@ -284,8 +285,8 @@ void store_pair(L, D d, V a, V b, typename L::Stored* to) {
   L::store(d, b, to + hn::Lanes(d));
 }
 
-// Neighbouring elements share a 32-bit lane: even elements are its low half, odd ones its high
-// half, so nothing crosses lanes.
+// For bfloat16, even elements are the low halves of 32-bit lanes and odd elements the high halves,
+// so no data crosses lanes.
 template <class D, class V>
 void load_pair(BFloat16AsFloat32, D d, const std::uint16_t* from, V& even, V& odd) {
   const hn::RebindToUnsigned<D> du;
@@ -311,15 +312,15 @@ void store_pair(Within<L>, D d, V a, V b, typename L::Stored* to) {
   store_pair(L(), d, Within<L>::pulled_in(d, a), Within<L>::pulled_in(d, b), to);
 }
 
-// Replaces every NaN by the canonical one, so that no bit of the result depends on which operand's
-// NaN an instruction returns.
+// Replaces every NaN by the canonical NaN, because instruction sets differ in the operand whose NaN
+// they return.
 template <class D>
 hn::Vec<D> canonical(D d, hn::Vec<D> v) {
   return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN()),
                         v);
 }
 
-// The two ways to scale; see `Scaling`.
+// The two methods of scaling; see `Scaling`.
 struct Times {
   template <class V>
   static V apply(V v, V by) {
@@ -333,8 +334,8 @@ struct Over {
   }
 };
 
-// Scales, and makes NaN canonical. Integers are returned unchanged: scaled integers have no vector
-// kernel.
+// Scales by `by` and makes NaN canonical. Integers are returned unchanged, because scaled integers
+// have no vector kernel.
 template <class By = Times, class D>
 hn::Vec<D> finish(D d, hn::Vec<D> v, hn::Vec<D> by) {
   if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
@@ -344,8 +345,8 @@ hn::Vec<D> finish(D d, hn::Vec<D> v, hn::Vec<D> by) {
   }
 }
 
-// As above for four vectors, with one test for NaN: their sum is NaN if one of them is. The sum is
-// also NaN where infinities cancel; that costs time but changes no result.
+// Scales four vectors and makes NaN canonical, with one test for NaN: the sum of the vectors is NaN
+// if one of them is. The sum is also NaN if infinities cancel, which costs only time.
 template <class By = Times, class D, class V>
 void finish(D d, V& a, V& b, V& c, V& e, hn::Vec<D> by) {
   if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
@@ -362,8 +363,8 @@ void finish(D d, V& a, V& b, V& c, V& e, hn::Vec<D> by) {
   }
 }
 
-// How operations combine two vectors. An operation without a function for a type is left to the
-// reference.
+// The `apply` functions combine two vectors. Combinations of operation and type without such a
+// function are computed by the reference kernels.
 template <class V>
 V apply(combine::Sum, V a, V b) {
   return hn::Add(a, b);
@@ -374,8 +375,8 @@ requires std::is_floating_point_v<hn::LaneType<V>> V apply(combine::Prod, V a, V
   return hn::Mul(a, b);
 }
 
-// IEEE 754-2019 minimum and maximum. When neither is less, the operands are equal (zeros may differ
-// in sign) or one is NaN: "or" gives the equal value, -0 if either is, or a NaN.
+// IEEE 754-2019 minimum and maximum. If neither operand is less, they are equal (zeros may differ
+// in sign) or one is NaN. Their bitwise OR is then the equal value, -0 if either is -0, or a NaN.
 template <class V>
 V apply(combine::Min, V a, V b) {
   if constexpr (std::is_floating_point_v<hn::LaneType<V>>) {
@@ -410,7 +411,7 @@ V apply(combine::BitXor, V a, V b) {
   return hn::Xor(a, b);
 }
 
-// Whether an operation is defined on numbers of type T and has a function above.
+// Whether operation Op is defined on type T and has an `apply` function above.
 template <class Op, typename T>
 concept HasVectors = combine::Combines<Op, T> && requires(hn::Vec<hn::ScalableTag<T>> v) {
   apply(Op(), v, v);

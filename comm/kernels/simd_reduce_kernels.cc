@@ -9,11 +9,11 @@
 #include "comm/kernels/combine.h"
 #include "comm/kernels/scaling.h"
 
-// Highway compiles everything up to HWY_ONCE once per instruction set.
+// Highway compiles this file up to HWY_ONCE once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "comm/kernels/simd_reduce_kernels.cc"
 #include "hwy/foreach_target.h"
-// The lanes come after foreach_target.h, which sets the instruction set they are compiled for.
+// Must follow foreach_target.h, which selects the instruction set.
 #include "comm/kernels/simd_lanes-inl.h"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -29,14 +29,14 @@ const char* target_name() { return hwy::TargetName(HWY_TARGET); }
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
-// Without vectors: the reference is as fast.
+// Without vector instructions, the reference kernel is as fast.
 bool reduce_on_target(DType, ReduceOp, Outputs, Sources, std::size_t, double, Overflow, Stores) {
   return false;
 }
 
 #else
 
-// Element i of a source.
+// Returns the address of element i of an array.
 template <class L>
 const typename L::Stored* at(const void* source, std::size_t i) {
   return static_cast<const typename L::Stored*>(source) + i;
@@ -47,7 +47,7 @@ typename L::Stored* at(void* output, std::size_t i) {
   return static_cast<typename L::Stored*>(output) + i;
 }
 
-// Writes four vectors to every output, from element i on.
+// Stores four vectors at element i of every output.
 template <class L, class D, class V, class To>
 void store_everywhere(D d, V a, V b, V c, V e, const To& outputs, std::size_t i) {
   for (void* output : outputs) {
@@ -56,13 +56,12 @@ void store_everywhere(D d, V a, V b, V c, V e, const To& outputs, std::size_t i)
   }
 }
 
-// More input streams than this collide in cache sets and prefetchers; see reduce_blocks.
+// Most sources that are read at once; more would collide in cache sets and prefetchers.
 constexpr std::size_t kMaxStreams = 4;
-// Number of elements whose partial sums stay in L1 while the sources are read group by group.
+// Elements of a block in reduce_blocks, whose partial sums stay in the L1 cache.
 constexpr std::size_t kBlock = 1024;
 
-// Combines elements [i, i + 4 * lanes) of `sources`, from index `first` on, into four registers in
-// order.
+// Combines elements [i, i + 4 * lanes) of the sources from index `first` on into four registers.
 template <class L, class Op, class From, class D, class V>
 void combine(D d, const From& sources, std::size_t first, std::size_t i, V& accum0, V& accum1,
              V& accum2, V& accum3) {
@@ -77,9 +76,9 @@ void combine(D d, const From& sources, std::size_t first, std::size_t i, V& accu
   }
 }
 
-// Reduces in steps of 4 * lanes elements while they fit, and returns the index of the first
-// remaining element. Each output is written after all inputs at its place were read, so an output
-// may be a source. Outputs and sources are spans of pointers, or arrays, which stay in registers.
+// Reduces elements [i, count) in whole steps of 4 * lanes elements. Returns the index of the first
+// remaining element. A step reads all inputs before it writes, so an output may be a source.
+// Outputs and sources are spans of pointers, or std::arrays, whose pointers stay in registers.
 template <class L, class Op, class By, class D, class To, class From>
 std::size_t reduce_registers(D d, const To& outputs, const From& sources, std::size_t i,
                              std::size_t count, hn::Vec<D> scale) {
@@ -95,8 +94,9 @@ std::size_t reduce_registers(D d, const To& outputs, const From& sources, std::s
   return i;
 }
 
-// As above for any number of sources, in blocks of kBlock elements: reads kMaxStreams sources at a
-// time and keeps the unrounded partial sums in L1 in between.
+// Reduces elements [i, count) of any number of sources in whole blocks of kBlock elements. Reads
+// kMaxStreams sources at a time; unrounded partial sums stay in L1. Returns the index of the first
+// remaining element.
 template <class L, class Op, class By, class D>
 std::size_t reduce_blocks(D d, Outputs outputs, Sources sources, std::size_t i, std::size_t count,
                           hn::Vec<D> scale) {
@@ -135,7 +135,7 @@ std::size_t reduce_blocks(D d, Outputs outputs, Sources sources, std::size_t i, 
   return i;
 }
 
-// Elements [i, count), one by one.
+// Reduces elements [i, count) one by one.
 template <class L, class Op, class By>
 void reduce_singly(Outputs outputs, Sources sources, std::size_t i, std::size_t count,
                    typename L::Accum scale) {
@@ -150,7 +150,7 @@ void reduce_singly(Outputs outputs, Sources sources, std::size_t i, std::size_t 
   }
 }
 
-// Reduces in steps while they fit, and returns the index of the first remaining element.
+// Reduces elements [i, count) in whole steps. Returns the index of the first remaining element.
 template <class L, class Op, class By>
 std::size_t reduce_steps(Outputs outputs, Sources sources, std::size_t i, std::size_t count,
                          typename L::Accum factor) {
@@ -170,8 +170,8 @@ std::size_t reduce_steps(Outputs outputs, Sources sources, std::size_t i, std::s
   return reduce_registers<L, Op, By>(d, outputs, sources, i, count, hn::Set(d, factor));
 }
 
-// Lines that are also read are already in the cache, and differently aligned outputs have no
-// element from which all are aligned.
+// Whether streaming stores pay and are possible: the array is long, no output is a source (its
+// lines are in the cache), and all outputs have the same alignment.
 template <class L>
 bool can_stream(Outputs outputs, Sources sources, std::size_t count) {
   if (count * sizeof(typename L::Stored) < kLeastStreamBytes) return false;
@@ -211,7 +211,7 @@ bool reduce_lanes(Outputs outputs, Sources sources, std::size_t count, double sc
     reduce_by<L, Op, Times>(outputs, sources, count, operand, stores);
     return true;
   }
-  // Averages are of floats; other divided results are rare.
+  // Only sums of floats are divided often (averages).
   constexpr bool kIsFloat = std::is_floating_point_v<typename L::Accum>;
   if constexpr (std::is_same_v<Op, combine::Sum> && kIsFloat) {
     reduce_by<L, Op, Over>(outputs, sources, count, operand, stores);
@@ -232,7 +232,7 @@ bool reduce_float(ReduceOp op, Outputs outputs, Sources sources, std::size_t cou
   });
 }
 
-// Bitwise operations work at any width. Sums wrap, so they are the same for signed and unsigned.
+// Bitwise operations use bytes, whatever T is. Sums wrap, so signed types use the unsigned kernel.
 template <typename T>
 bool reduce_integer(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale,
                     Stores stores) {
@@ -250,7 +250,7 @@ bool reduce_integer(ReduceOp op, Outputs outputs, Sources sources, std::size_t c
   });
 }
 
-// 16-bit floats that overflow to infinity, or saturate.
+// Reduces 16-bit floats, which overflow to infinity or saturate.
 template <class L>
 bool reduce_half(ReduceOp op, Outputs outputs, Sources sources, std::size_t count, double scale,
                  Overflow overflow, Stores stores) {

@@ -5,11 +5,11 @@
 
 #include "comm/kernels/simd_kernels.h"
 
-// Highway compiles everything up to HWY_ONCE once per instruction set.
+// Highway compiles this file up to HWY_ONCE once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "comm/kernels/simd_wire_kernels.cc"
 #include "hwy/foreach_target.h"
-// The lanes come after foreach_target.h, which sets the instruction set they are compiled for.
+// Must follow foreach_target.h, which selects the instruction set.
 #include "comm/kernels/simd_lanes-inl.h"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -23,7 +23,7 @@ using Largest = std::optional<std::uint16_t>;
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
-// Without vectors: the reference is as fast.
+// Without vector instructions, the reference kernels are as fast.
 TooLarge to_wire_on_target(DType, void*, DType, const void*, std::size_t, int) { return {}; }
 Largest from_wire_on_target(DType, void*, DType, const void*, std::size_t, int, Stores) {
   return {};
@@ -31,12 +31,13 @@ Largest from_wire_on_target(DType, void*, DType, const void*, std::size_t, int, 
 
 #else
 
-// 2^exponent, for exponents of normal numbers.
+// Returns 2^exponent, which must be a normal number.
 inline float power_of_two(int exponent) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(127 + exponent) << 23);
 }
 
-// Converts one vector. Returns the number of finite elements with magnitude `limit` or more.
+// Converts and stores one vector. Returns the number of finite elements that are too large: those
+// with a magnitude of at least the float with bits `limit`.
 template <class Wire, class D>
 std::size_t store_checked(D d, hn::Vec<D> v, hn::Vec<D> scale, std::uint32_t limit,
                           std::uint16_t* to) {
@@ -45,7 +46,7 @@ std::size_t store_checked(D d, hn::Vec<D> v, hn::Vec<D> scale, std::uint32_t lim
   return hn::CountTrue(d, beyond);
 }
 
-// bfloat16 has the range of float32 and needs no exponent.
+// Multiplies by `scale`, except for bfloat16, which has the range of float32 and needs no exponent.
 template <class Wire, class D>
 hn::Vec<D> scaled(hn::Vec<D> v, hn::Vec<D> scale) {
   if constexpr (std::is_same_v<Wire, BFloat16AsFloat32>) return v;
@@ -94,7 +95,7 @@ std::size_t to_wire_lanes(std::uint16_t* to, const typename From::Stored* from, 
 
 template <class Wire>
 TooLarge to_wire_as(DType src_dtype, void* dst, const void* src, std::size_t count, int exponent) {
-  // kOverflow * 2^-exponent, a normal number for every exponent of a wire.
+  // Bits of kOverflow * 2^-exponent, a normal number for every allowed exponent.
   const std::uint32_t limit = Wire::kOverflow - (static_cast<std::uint32_t>(exponent) << 23);
   const float factor = power_of_two(exponent);
   auto* const to = static_cast<std::uint16_t*>(dst);
@@ -166,7 +167,7 @@ struct Cached {
     hn::StoreU(v, d, to);
   }
 };
-// Before: `to` is aligned to the vector.
+// Stores that bypass the cache; `to` must be aligned to the vector.
 struct Streaming {
   static void own(float*, float*) {}
   template <class D>

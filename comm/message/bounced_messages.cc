@@ -8,9 +8,9 @@
 namespace kolo {
 namespace {
 
-/// Sizes of bounce buffers are multiples of this, so that messages of similar sizes can share them.
+/// Unit of bounce buffer sizes in bytes, so that messages of similar sizes can share buffers.
 constexpr std::size_t kBounceUnit = std::size_t{64} << 10;
-/// Number of bounce buffers kept for later messages.
+/// Number of bounce buffers that are kept for later messages.
 constexpr std::size_t kMostBounceBuffers = 16;
 
 }  // namespace
@@ -43,7 +43,7 @@ class BouncedMessages::Bounced final : public Message {
   void complete() noexcept override {
     is_complete_ = true;
     if (kind == Kind::kReceive) return;
-    bounce_buffer_->drain();  // nothing is copied up, so this only ends its use
+    bounce_buffer_->drain();  // copies nothing; only ends the use
     end();
   }
   void fail(const Error& error) noexcept override {
@@ -57,8 +57,7 @@ class BouncedMessages::Bounced final : public Message {
   bool is_full() { return bounce_buffer_->is_full(); }
   bool is_copying() const { return bounce_buffer_->is_copying(); }
 
-  /// For a receive: answers it once its elements have been copied to the device. Returns whether it
-  /// is answered.
+  /// Completes a receive when its elements are on the device. Returns whether it is complete.
   bool finish() {
     if (is_over_) return true;
     if (!is_complete_ || !bounce_buffer_->drain_first(received_bytes())) return false;
@@ -68,8 +67,8 @@ class BouncedMessages::Bounced final : public Message {
   }
 
  private:
-  /// Bytes that have arrived. A message of one tensor may be shorter than its receive; a message of
-  /// several has the size of its receive.
+  /// Bytes received. A message of one tensor may be shorter than its receive; a message of several
+  /// tensors has the size of its receive.
   std::size_t received_bytes() const {
     return tensors.empty() ? received.count * size_of(buffer.dtype) : bytes();
   }
@@ -79,7 +78,7 @@ class BouncedMessages::Bounced final : public Message {
 
   const std::shared_ptr<Message> message_;
   const std::shared_ptr<BounceBuffer> bounce_buffer_;
-  bool is_complete_ = false;  // on the host
+  bool is_complete_ = false;  // the host transfer is complete
   bool is_over_ = false;
 };
 
@@ -152,7 +151,7 @@ void BouncedMessages::fail_all(const Error& error) noexcept {
   for (const auto& receive : receives_) {
     if (receive->is_complete()) receive->fail(error);
   }
-  receives_.clear();  // the transport may still use others, which it keeps alive
+  receives_.clear();  // `Messages` keeps receives alive that the transport still uses
 }
 
 }  // namespace kolo

@@ -16,8 +16,8 @@
 
 namespace kolo {
 
-/// One call that sends or receives. `Messages` answers it exactly once: with `complete` when its
-/// buffer belongs to the caller again, or with `fail`.
+/// One call that sends or receives. `Messages` calls exactly one of `complete` and `fail`, once,
+/// when it no longer uses the buffers.
 class Message {
  public:
   enum class Kind : std::uint8_t { kSend, kReceive };
@@ -29,16 +29,16 @@ class Message {
 
   virtual void complete() noexcept = 0;
   virtual void fail(const Error& error) noexcept = 0;
-  /// Whether the program waits for it now.
+  /// Whether a thread of the program waits for this call now.
   virtual bool is_awaited() const = 0;
 
-  /// "a receive from rank 1 with tag 5".
+  /// Describes the call: "a receive from rank 1 with tag 5".
   std::string describe() const;
-  /// Sets the buffers of its tensors, at least one.
+  /// Sets the buffers of the message, at least one.
   void set_parts(std::span<const BufferView> all);
-  /// The buffers of all its tensors.
+  /// The buffers of the message.
   std::span<const BufferView> parts() const;
-  /// The total size of its tensors.
+  /// The total size of all buffers in bytes.
   std::size_t bytes() const;
   MemoryKind memory() const { return parts().front().memory; }
 
@@ -46,14 +46,13 @@ class Message {
   int peer = kAnyRank;
   std::uint64_t tag = 0;
   BufferView buffer = {};
-  /// The tensors of a grouped message, in memory of one kind; `buffer` is then unused.
+  /// The tensors of a grouped message, in one kind of memory. If not empty, `buffer` is unused.
   std::vector<BufferView> tensors = {};
-  /// Device memory: event after the caller's work on the buffers; null if that work is done.
+  /// Event after the caller's work on buffers in device memory, or null if this work is done.
   std::shared_ptr<const Event> ready = {};
   Received received = {};     ///< Result of a completed receive.
-  Completion transfer = {};   ///< Completion of its data message.
-  AlignedMemory packed = {};  ///< Holds its elements during the transfer if its tensors are not
-                              ///< contiguous.
+  Completion transfer = {};   ///< Completion of the data message.
+  AlignedMemory packed = {};  ///< Elements in transfer, if the tensors are not contiguous.
 };
 
 }  // namespace kolo

@@ -96,9 +96,9 @@ void MessageMatching::forget_if_empty(std::unordered_map<std::uint64_t, Line>::i
 
 namespace {
 
-/// Larger than any memory.
+/// Limit of a message in bytes, larger than any memory.
 constexpr std::uint64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
-/// With more tensors, a text describes only the first that differs.
+/// If there are more tensors, texts describe only the first difference.
 constexpr std::size_t kMostTensorsInText = 16;
 
 OfferedTensor offered(const BufferView& tensor) {
@@ -128,7 +128,7 @@ std::string text_of(std::span<const OfferedTensor> tensors) {
   return fmt::format("{}", fmt::join(each, " + "));
 }
 
-/// The first difference between two long lists whose texts would look alike.
+/// Describes the first difference between two equally long lists that are too long to be listed.
 std::string difference(const std::vector<OfferedTensor>& sent,
                        const std::vector<OfferedTensor>& received) {
   if (sent.size() <= kMostTensorsInText || sent.size() != received.size()) return {};

@@ -17,7 +17,8 @@ constexpr std::size_t kMostInText = 3;
 
 bool came_unasked(const Offer& offer) { return offer.delivery != Delivery::kOnDemand; }
 
-/// The tag of a data message. Messages with equal tags keep the order of their offers.
+/// The tag of a data message. Data messages with equal tags (`number` wraps) are received in the
+/// order of their offers.
 Tag data_tag(BucketId bucket, int source, std::uint64_t number) {
   return {
       .source = static_cast<std::uint32_t>(source),
@@ -25,7 +26,7 @@ Tag data_tag(BucketId bucket, int source, std::uint64_t number) {
       .ordinal = static_cast<std::uint32_t>(number & std::numeric_limits<std::uint32_t>::max())};
 }
 
-/// Stands in for a receive that refuses a message which arrives nevertheless.
+/// Receives and discards the data of a refused message that is already in flight.
 class Discarded final : public Message {
  public:
   explicit Discarded(std::size_t bytes) : memory_(bytes) { kind = Kind::kReceive; }
@@ -85,7 +86,7 @@ Delivery Messages::delivery(const Peer& to, const Message& message) const {
   const std::size_t bytes = message.bytes();
   if (bytes > to.room) return Delivery::kOnDemand;
   if (bytes <= kMostInOffer) return Delivery::kInOffer;
-  // Inside a node, asking costs less than a second copy of a message that precedes its receive.
+  // Inside a node, kOnDemand costs less than the additional copy of an unexpected message.
   const bool goes_ahead = bytes <= kMostBehindOffer && !transport_.is_mapped(message.peer);
   return goes_ahead ? Delivery::kBehindOffer : Delivery::kOnDemand;
 }
@@ -98,7 +99,7 @@ void Messages::start_sending(Message& message, std::uint64_t number) {
   count_sent(message.peer, data.size());
 }
 
-/// Its elements in one contiguous range, which it keeps until it is answered.
+/// Returns the elements of a send as contiguous bytes, packed into `message.packed` if needed.
 std::span<const std::byte> Messages::outgoing(Message& message) {
   if (const auto piece = in_one_piece(message.parts())) return *piece;
   const std::size_t bytes = message.bytes();
@@ -122,7 +123,7 @@ void Messages::refused(int peer, std::uint64_t number, const Error& error) {
     const Message& message = *transfer.message;
     const bool is_it = message.kind == Message::Kind::kSend && message.peer == peer;
     if (!is_it || transfer.number != number) continue;
-    transfer.refusal = error;  // its buffer is still in use
+    transfer.refusal = error;  // the transport still uses the buffer
     return;
   }
   log::error(error.to_string());
@@ -189,7 +190,7 @@ void Messages::start_receiving(int source, std::uint64_t number, std::span<std::
   transport_.irecv(source, data_tag(bucket_, source, number), data, message.transfer);
 }
 
-/// Contiguous memory for the elements.
+/// Returns contiguous memory for the elements of a receive: its buffer, or `receive.packed`.
 std::span<std::byte> Messages::incoming(Message& receive, std::size_t bytes) {
   if (const auto piece = in_one_piece(receive.parts())) return piece->first(bytes);
   receive.packed = allocate_aligned(bytes);
@@ -223,7 +224,8 @@ void Messages::refuse(int source, const Offer& offer, Message& receive) {
                 .error = error});
 }
 
-/// Informs the sender early enough that it never lacks more than half of its room for want of news.
+/// Counts unsolicited bytes that were received. Reports them to the sender once they reach half of
+/// kRoom, so that the sender can always use at least half of its room.
 void Messages::owe(int peer, std::size_t bytes) {
   Peer& from = peers_[peer];
   from.owed += bytes;
@@ -255,7 +257,7 @@ bool Messages::receive(int peer, const Frame& frame) {
   return true;
 }
 
-/// A frame to this rank itself needs no transport.
+/// Sends a control frame. Handles a frame to this rank itself directly.
 void Messages::give(int peer, const Frame& frame) {
   if (peer == transport_.rank()) {
     receive(peer, frame);
@@ -290,7 +292,7 @@ bool Messages::poll() {
   return any;
 }
 
-/// Completes the message: its elements have been delivered or sent.
+/// Completes a message whose elements have been sent or received.
 void Messages::answer(Message& message) {
   if (const AlignedMemory packed = std::move(message.packed);
       packed != nullptr && message.kind == Message::Kind::kReceive) {
@@ -370,8 +372,7 @@ void Messages::fail_all(const Error& error) noexcept {
 }
 
 bool Messages::fail_transfers(const Error& error) noexcept {
-  // A transfer that a group's transport cannot cancel stays here, without its caller, until the
-  // job's transport ends.
+  // A transfer that a group's transport cannot cancel stays listed until the job's transport ends.
   std::erase_if(transfers_, [&](const Transfer& transfer) {
     const bool is_over = transport_.cancel(transfer.message->transfer);
     transfer.message->fail(error);

@@ -21,105 +21,99 @@
 
 namespace kolo {
 
-/// Point-to-point messages of this rank. The sender offers each message in a control frame, the
-/// receiver matches offers with receives (`MessageMatching`), and the elements travel in one of
-/// three ways:
+/// Point-to-point messages of this rank. The sender offers each message in a control frame, and the
+/// receiver matches offers with receives (`MessageMatching`). There are three protocols for the
+/// elements (`Delivery`):
 ///
 ///   kInOffer      up to kMostInOffer:      offer with elements ──►
 ///   kBehindOffer  to other nodes, up to    offer ──► data message ──►
 ///                 kMostBehindOffer:
 ///   kOnDemand     otherwise:               offer ──►  ◄── take  data message ──►
 ///
-/// The first two are unsolicited, so their senders need not wait for the receiver. Per pair of
-/// ranks at most kRoom bytes of them are unreceived; further messages travel on demand, so
-/// unsolicited data at a rank is bounded.
+/// With the first two, data is unsolicited: the sender does not wait for the receiver. For each
+/// pair of ranks, at most kRoom bytes of unsolicited data may be unreceived; others use kOnDemand.
 ///
-/// A grouped message has several tensors, which the offer lists. Unless they are contiguous, its
+/// A grouped message has several tensors, which the offer lists. If they are not contiguous, their
 /// elements are packed into a temporary buffer during the transfer.
 ///
-/// A message that does not fit its receive fails on both sides and affects nothing else. If the
-/// sender's call has already returned, as for an unsolicited message, the sender logs the error.
+/// A message that does not fit its receive fails on both ranks and affects nothing else. If the
+/// send has already completed, the sender logs the error.
 ///
-/// A rank that has joined sends nothing until all ranks have joined, and receives only messages
-/// that it had asked for before; for a rank that has closed this is permanent. A call that only
-/// such ranks could complete fails with an error, as soon as the program waits for it or those
-/// ranks have closed; messages that they sent before are received.
+/// A rank that has joined sends no messages until all ranks have joined, and receives only messages
+/// for receives posted before. A rank that has closed never sends again. A call that only such
+/// ranks could complete fails once the program waits for it or these ranks have closed. Messages
+/// that they sent before are received.
 ///
-/// Threads: the engine's; any for `network_bytes`.
-/// Errors:  only those of the transport and lack of memory, which end the job.
+/// Threads: the engine's only; any for `network_bytes`.
+/// Errors:  those of the transport and std::bad_alloc, which end the job.
 class Messages final : public MessageFrames {
  public:
   static constexpr std::size_t kMostInOffer = std::size_t{4} << 10;
   static constexpr std::size_t kMostBehindOffer = std::size_t{256} << 10;
   static constexpr std::size_t kRoom = std::size_t{1} << 20;
 
-  /// `transport` outlives it; `bucket` is the bucket number in the tags of its data messages,
-  /// `group` the group that errors name.
+  /// `transport` must outlive this object. `bucket` is the bucket number in the tags of data
+  /// messages, `group` the group named in errors.
   Messages(Transport& transport, BucketId bucket, std::string group = {})
       : transport_(transport), bucket_(bucket), group_(std::move(group)) {}
 
-  /// Before: the caller keeps the message until it is answered, and has checked its peer and
-  /// buffer.
+  /// Starts a send or receive. Before: the caller has checked the message's peer and buffers.
   void submit(const std::shared_ptr<Message>& message);
-  /// Fails this receive with `error`, unless a message has already come for it.
+  /// Fails this receive with `error`, unless an offer has already matched it.
   void withdraw(const std::shared_ptr<Message>& receive, const Error& error);
   bool receive(int peer, const Frame& frame) override;
-  /// Answers messages whose data has arrived or left. Returns whether there was one.
+  /// Completes messages whose data transfer is complete. Returns whether there were any.
   bool poll();
 
   /// Whether a call waits for another rank or for the transport.
   bool waiting() const {
     return matching_.has_receives() || unanswered_ > 0 || !transfers_.empty();
   }
-  /// Asks ranks that have joined or closed whether they will still complete calls of this rank, and
-  /// fails the calls that they will not. Joined ranks vote on `join`; closed ranks stay closed.
-  /// This rank has not joined, but may have closed. Call it repeatedly. Before: `joined`, which
-  /// includes the closed ranks, is not empty.
+  /// Fails calls of this rank that only joined or closed ranks could complete. It must ask these
+  /// ranks first, so call it repeatedly while there are any. `joined` includes the ranks in
+  /// `closed`; `join` is the key of the vote of the joined ranks. Before: `joined` is not empty,
+  /// and this rank has not joined (but may have closed).
   void end_hopeless(const std::set<int>& joined, const std::set<int>& closed,
                     const ProposalKey& join);
 
-  /// Appends the ranks that pending calls wait for.
+  /// Appends the ranks for which pending calls wait.
   void append_awaited_peers(std::vector<int>& peers) const;
-  /// "a receive from rank 1 with tag 5, ...", or "no message".
+  /// Describes pending calls: "a receive from rank 1 with tag 5, ...", or "no message".
   std::string describe_wait() const;
 
-  /// For the agreed end of the job: an error about messages to this rank that were never received,
-  /// if any. From now on the transport does not report them.
+  /// Returns an error about messages to this rank that were never received, if any. Called at the
+  /// agreed end of the job; afterwards the transport does not report such messages.
   std::optional<Error> take_strays();
 
-  /// Fails every call after the job has failed, except calls whose buffers the transport still
-  /// uses.
+  /// After the job has failed: fails all calls except those whose buffers the transport still uses.
   void fail_all(const Error& error) noexcept;
-  /// Fails the remaining calls after the transport has ended. Returns whether the transport has
-  /// released all buffers.
+  /// Cancels and fails the calls with transfers in progress. Called after `fail_all`. Returns
+  /// whether the transport has released all buffers.
   bool fail_transfers(const Error& error) noexcept;
 
-  /// Bytes of elements sent to other nodes.
+  /// Bytes of elements sent to other nodes so far.
   std::uint64_t network_bytes() const { return network_bytes_.load(std::memory_order_relaxed); }
 
  private:
   struct Unanswered {
     std::uint64_t number = 0;
     std::shared_ptr<Message> message;
-    std::optional<ProposalKey> recalled = {};  // the join for which it was recalled
+    std::optional<ProposalKey> recalled = {};  // the join vote for which it was recalled
   };
-  /// What this rank remembers about messages to and from one rank (which may be itself).
+  /// State of the messages to and from one rank, possibly this rank itself.
   struct Peer {
-    std::uint64_t next_number = 0;      // number of the next message to it
-    std::size_t room = kRoom;           // bytes that may be sent there unsolicited
-    std::size_t owed = 0;               // bytes of its unsolicited messages that have been received
-                                        // here, which it does not know yet
-    std::deque<Unanswered> unanswered;  // sends on demand, by number
-    std::optional<ProposalKey> asked = {};  // the last join for which it was asked whether it still
-                                            // sends
-    std::optional<ProposalKey> silent =
-        {};  // the last join for which it answered that it sends nothing
+    std::uint64_t next_number = 0;           // sequence number of the next message to the peer
+    std::size_t room = kRoom;                // bytes that may be sent to the peer unsolicited
+    std::size_t owed = 0;                    // unsolicited bytes received and not reported
+    std::deque<Unanswered> unanswered;       // sends on demand that wait for kTake, by number
+    std::optional<ProposalKey> asked = {};   // join vote of the last kAsk to the peer
+    std::optional<ProposalKey> silent = {};  // join vote of the last kNothing of the peer
   };
   /// A data message in flight.
   struct Transfer {
     std::shared_ptr<Message> message;
     std::uint64_t number = 0;
-    std::optional<Error> refusal = {};  // for a send
+    std::optional<Error> refusal = {};  // error of a refused send
   };
 
   static std::string describe(int source, const Offer& offer);
@@ -152,9 +146,9 @@ class Messages final : public MessageFrames {
   const std::string group_;
   MessageMatching matching_;
   std::unordered_map<int, Peer> peers_;
-  std::size_t unanswered_ = 0;  // total over all peers
+  std::size_t unanswered_ = 0;  // number of sends that wait for kTake
   std::vector<Transfer> transfers_;
-  std::shared_ptr<Message> in_hand_;  // being joined with its offer, in no list meanwhile
+  std::shared_ptr<Message> in_hand_;  // message that is in no list while it is matched
   bool has_closed_ = false;           // whether this rank has closed
   std::vector<std::byte> outgoing_;
   std::atomic<std::uint64_t> network_bytes_{0};

@@ -1,4 +1,4 @@
-// Messages while some ranks have joined or closed.
+// Part of Messages: calls while some ranks have joined or closed.
 
 #include <algorithm>
 #include <memory>
@@ -35,12 +35,12 @@ void Messages::end_hopeless(const std::set<int>& joined, const std::set<int>& cl
   }
 }
 
-/// Recalls sends that wait for receives that will not come.
+/// Recalls sends for which a joined or closed rank may never post a receive.
 void Messages::recall(const std::set<int>& joined, const std::set<int>& closed,
                       const ProposalKey& join) {
   for (auto& [peer, state] : peers_) {
     if (!joined.contains(peer)) continue;
-    // Sends to this rank itself are refused at once and so leave the list.
+    // Collected first, because sends to this rank itself are refused at once and leave the list.
     std::vector<std::uint64_t> numbers;
     for (Unanswered& waits : state.unanswered) {
       const bool is_due = closed.contains(peer) || waits.message->is_awaited();
@@ -54,7 +54,7 @@ void Messages::recall(const std::set<int>& joined, const std::set<int>& closed,
   }
 }
 
-/// Whether all messages that `peer` sent before it joined have arrived.
+/// Whether all offers that `peer` sent before it joined were received. The first call asks `peer`.
 bool Messages::is_silent(int peer, const ProposalKey& join) {
   Peer& from = peers_[peer];
   if (from.asked != join) {
@@ -89,8 +89,8 @@ Error Messages::hopeless(const Message& receive, const std::set<int>& closed) co
               is_any ? "send" : "sends", transport_.rank(), receive.describe())};
 }
 
-/// Handles a recall on this rank, which has joined or closed. If the message has a receive, the
-/// sender is told.
+/// Handles kRecall on this rank, which has joined or closed: refuses the message unless a receive
+/// has matched it.
 void Messages::recalled(int peer, const Frame& frame) {
   const auto early = matching_.withdraw_offer(peer, frame.least);
   if (!early) return;

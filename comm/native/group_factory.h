@@ -11,30 +11,26 @@
 
 namespace kolo {
 
-/// The groups of a rank's device collectives.
+/// The device groups of a rank.
 struct DeviceCommunicators {
-  std::unique_ptr<DeviceCommunicator> node;  ///< The ranks of this rank's node, in ascending order.
-  std::unique_ptr<DeviceCommunicator> world;  ///< All ranks.
-  std::unique_ptr<CommunicatorConnector>
-      connector;  ///< Connects device groups of any ranks, later.
+  std::unique_ptr<DeviceCommunicator> node;          ///< Group of this node's ranks, ascending.
+  std::unique_ptr<DeviceCommunicator> world;         ///< Group of all ranks.
+  std::unique_ptr<CommunicatorConnector> connector;  ///< Connects further groups.
 };
 
-/// The text by which `rank` introduces itself to the ranks that it connects to. All ranks exchange
-/// it.
-/// Errors: KoloError(kConfig) if this build has no library of device collectives, or the library
-///         does not support the device.
+/// Returns the data of `rank` for `connect_groups`. All ranks exchange it before they connect.
+/// Errors: KoloError(kConfig) if this build has no NCCL, or the device is not a GPU.
 std::string introduce_groups(int rank, const Device& device);
 
-/// Connects the device collectives of this build's library: NCCL on a GPU. Collective. The
-/// library's background work at the start, for each launch and at the end is awaited until
-/// `deadline`.
+/// Connects the device groups of this rank (by NCCL). Collective; blocks. `deadline` limits the
+/// wait for NCCL's background work: at the start, for each later launch, and at the end.
 ///
-/// `introductions` holds the texts of all ranks, by rank.
-/// Before: `device` outlives the groups. Memory of `DeviceCommunicator::allocate` may outlive them.
+/// `introductions` holds the results of `introduce_groups`, by rank.
+/// Before: `device` outlives the groups. Memory that the groups allocate may outlive them.
 /// After:  this rank is connected. It may use the groups after a further exchange, when all ranks
-/// are.
+/// are connected.
 /// Errors: those of `introduce_groups`; KoloError(kConfig) if versions differ; kTimeout if ranks
-///         are not connected within `deadline`; else those of the library.
+///         are not connected within `deadline`; otherwise those of NCCL.
 DeviceCommunicators connect_groups(std::span<const std::string> introductions, int rank,
                                    const ProcessGrid& grid, Device& device,
                                    std::chrono::milliseconds deadline);

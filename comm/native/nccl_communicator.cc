@@ -12,7 +12,7 @@
 namespace kolo {
 namespace {
 
-/// Polls before the first pause: a launch takes microseconds, a connection much longer.
+/// Number of polls before the first pause. A launch takes microseconds, a connection much longer.
 constexpr int kPollsAtOnce = 1000;
 constexpr std::chrono::microseconds kPause{100};
 
@@ -56,13 +56,12 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::split(int color, int rank) {
   connecting_ = std::make_shared<NcclCommunicator>(device_, deadline_);
   ncclConfig_t config = non_blocking();
   ncclResult_t result = ncclCommSplit(comm_, color, rank, &connecting_->comm_, &config);
-  // NCCL fills in the child once the parent has settled, whatever the call returned; the child
-  // settles separately.
+  // NCCL sets the child's handle once the parent has settled; the child settles separately.
   if (result == ncclSuccess || result == ncclInProgress) result = settle(ncclInProgress);
   if (result == ncclSuccess) result = connecting_->settle(ncclInProgress);
   if (result != ncclSuccess) {
     const Error error = nccl_error(result, comm_, "connecting the ranks of a node");
-    // The child of a parent that has not settled still belongs to NCCL and ends with the parent.
+    // While the parent has not settled, the child belongs to NCCL and ends with the parent.
     if (state() != ncclInProgress) connecting_->begin_abort();
     begin_abort();
     throw KoloError(error);
@@ -93,7 +92,8 @@ ncclResult_t NcclCommunicator::settle(ncclResult_t result) const {
 void NcclCommunicator::begin_abort() noexcept {
   if (comm_ == nullptr) return;
   try {
-    // NCCL may wait for the device, and so for the abort of another communicator.
+    // On a separate thread, because NCCL may wait for the device, and thereby for the abort of
+    // another communicator.
     std::packaged_task<void()> abort(
         [self = shared_from_this(), comm = std::exchange(comm_, nullptr)] {
           close_on(self->device_, [comm] { log_nccl(ncclCommAbort(comm), "ncclCommAbort"); });

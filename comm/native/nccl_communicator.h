@@ -1,6 +1,6 @@
 #pragma once
 
-// One NCCL communicator and its life cycle. Only sources of kolo_nccl include this file.
+// Only sources of the CMake target kolo_nccl may include this file.
 
 #include <nccl.h>
 
@@ -10,29 +10,29 @@
 
 namespace kolo {
 
-/// A non-blocking communicator. Work on NCCL's own threads is polled until a deadline. This
-/// includes every launch: a call that returns "in progress" has not yet enqueued anything on its
-/// stream.
+/// A non-blocking NCCL communicator. NCCL works on background threads, and `settle` polls the
+/// result until a deadline. Launches must be settled, too: a call that returns ncclInProgress has
+/// not enqueued anything yet.
 ///
-/// It ends in one of two ways: orderly by `begin_end`, polling, then `destroy`; or by
-/// `begin_abort`. If this object is destroyed without either, the NCCL object is leaked.
+/// An orderly end is `begin_end`, polling `state`, and `destroy`; otherwise call `begin_abort`.
+/// Without either, the NCCL object is leaked.
 ///
-/// Threads: one; an abort runs on a thread of its own, which keeps the object alive.
+/// Threads: one. An abort runs on a separate thread, which keeps the object alive.
 class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  /// Connects a communicator of `size` ranks, each with a GPU. Collective. Errors: KoloError as
-  /// `nccl_error`; the communicator is then aborted.
+  /// Connects a communicator of `size` ranks, each with a GPU. Collective; blocks for at most
+  /// `deadline`. Errors: those of `require_nccl`; the communicator is then aborted.
   static std::shared_ptr<NcclCommunicator> connect(const ncclUniqueId& id, int rank, int size,
                                                    int device, Milliseconds deadline);
 
-  /// As `connect`, without waiting; `state` tells when it is connected.
+  /// Begins to connect, without waiting. The communicator is connected when `state` is ncclSuccess.
   static std::shared_ptr<NcclCommunicator> begin(const ncclUniqueId& id, int rank, int size,
                                                  int device, Milliseconds deadline);
 
   /// Connects the ranks that pass the same `color`, in their order in this communicator. Collective
-  /// among all ranks. Errors: as `connect`, for both communicators.
+  /// among all ranks of this communicator. Errors: those of `connect`; both are then aborted.
   std::shared_ptr<NcclCommunicator> split(int color, int rank);
 
   explicit NcclCommunicator(int device, Milliseconds deadline)
@@ -41,21 +41,21 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   int device() const { return device_; }
-  /// Null after the end, or once an abort has begun: then NCCL must not be called.
+  /// The NCCL handle. Null after the end, or once an abort has begun.
   ncclComm_t get() const { return comm_; }
 
   /// State of the communicator: ncclSuccess, ncclInProgress or its first failure.
   ncclResult_t state() const;
 
-  /// The final outcome of a call that returned `result`: waits while it is ncclInProgress, and
+  /// Returns the final result of a call that returned `result`. Blocks while it is ncclInProgress;
   /// returns ncclInProgress if the deadline passes.
   ncclResult_t settle(ncclResult_t result) const;
 
   void begin_abort() noexcept;
-  /// True once the abort has finished.
+  /// Blocks for at most `within`. Returns whether the abort is complete.
   bool wait_aborted(Milliseconds within) const;
 
-  /// Begins the orderly end, which is complete when `state` is no longer ncclInProgress.
+  /// Begins the orderly end, which is complete when `state` is not ncclInProgress.
   ncclResult_t begin_end() { return ncclCommFinalize(comm_); }
   void destroy() noexcept;
 
@@ -63,7 +63,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   const int device_;
   const Milliseconds deadline_;
   ncclComm_t comm_ = nullptr;  ///< NCCL writes here until the communicator is connected.
-  std::shared_ptr<NcclCommunicator> connecting_;  ///< The child of a split in progress.
+  std::shared_ptr<NcclCommunicator> connecting_;  ///< The child of a `split` in progress.
   std::future<void> abort_;
 };
 

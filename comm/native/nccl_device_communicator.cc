@@ -28,7 +28,7 @@ NcclIntroduction introduced(const std::string& text) {
   return NcclIntroduction::from_bytes(std::as_bytes(std::span(text)));
 }
 
-/// The first failure of several calls.
+/// Collects the results of several NCCL calls; keeps the first failure.
 class Calls {
  public:
   void add(ncclResult_t result) {
@@ -41,7 +41,7 @@ class Calls {
   ncclResult_t result_ = ncclSuccess;
 };
 
-/// Submits the calls of `make_calls` to NCCL as one group.
+/// Submits the NCCL calls that `make_calls` makes as one group.
 template <typename MakeCalls>
 ncclResult_t in_one_launch(MakeCalls make_calls) {
   Calls calls;
@@ -56,7 +56,8 @@ bool are_equal(std::span<const std::size_t> counts) {
   return std::ranges::adjacent_find(counts, std::ranges::not_equal_to()) == counts.end();
 }
 
-/// Memory for the fastest transfers by NCCL: allocated and registered by NCCL where possible.
+/// Deleter of memory from `NcclDeviceCommunicator::allocate`, which NCCL has allocated and
+/// registered if possible.
 struct CommunicatorMemory {
   std::shared_ptr<NcclCommunicator> communicator;
   bool is_from_nccl = false;
@@ -64,7 +65,7 @@ struct CommunicatorMemory {
 
   void operator()(void* data) const {
     close_on(communicator->device(), [&] {
-      // Registrations end with the communicator.
+      // After the communicator has ended, its registrations have ended, too.
       if (registration != nullptr && communicator->get() != nullptr) {
         log_nccl(ncclCommDeregister(communicator->get(), registration), "ncclCommDeregister");
       }
@@ -131,8 +132,7 @@ DeviceMemory NcclDeviceCommunicator::allocate(std::size_t bytes) {
   memory.is_from_nccl = allocated == ncclSuccess;
   if (!memory.is_from_nccl) {
     log::debug(nccl_error(allocated, nullptr, "ncclMemAlloc, so cudaMalloc is used").to_string());
-    (void)cudaGetLastError();  // clears NCCL's error, which the next CUDA call would otherwise
-                               // report
+    (void)cudaGetLastError();  // clears the error, so that no later call reports it
     require_cuda(cudaMalloc(&data, size), fmt::format("cudaMalloc of {} bytes", size));
   }
   const ncclComm_t comm = communicator_->get();
@@ -187,8 +187,8 @@ void NcclDeviceCommunicator::all_gather(Stream& stream, const void* part, void* 
   });
 }
 
-// Each tensor takes one call, or one per part if parts have different lengths. All calls go in one
-// launch.
+// Each tensor takes one NCCL call, or one call per part if the parts have different lengths. All
+// calls are enqueued in one launch.
 
 void NcclDeviceCommunicator::reduce_parts(Stream& stream, std::span<const GroupTensor> tensors,
                                           DType dtype, ReduceOp op) {

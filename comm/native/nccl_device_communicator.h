@@ -15,32 +15,32 @@ namespace kolo {
 
 class NcclCommunicator;
 
-/// Collectives by NCCL among ranks that each have one GPU and one process.
+/// A group of ranks that run collectives by NCCL. Each rank is one process with one GPU.
 ///
-/// A call waits until NCCL has enqueued it on its stream, which usually takes microseconds and at
-/// most `deadline`. Peers are connected at the start (NCCL_RUNTIME_CONNECT=0 unless the user set
-/// it), so no call waits for a peer.
+/// A call waits until NCCL has enqueued it on its stream, usually some microseconds and at most
+/// `deadline`. No call waits for a peer, because all peers are connected at the start
+/// (NCCL_RUNTIME_CONNECT=0, unless the user has set it).
 ///
-/// Abort:  runs on its own thread. NCCL frees memory in it, which waits for all work of the GPU. If
-///         two groups share a GPU, begin the abort of both (`abort` with zero) before waiting for
-///         either.
+/// Abort:  runs on a separate thread. It frees memory, and thereby waits for all work of the GPU.
+///         If two groups share a GPU, call `abort(0)` on both before waiting for one of them.
 /// Source: NCCL's user guide, "Fault Tolerance" and "Creating a communicator with options".
 class NcclDeviceCommunicator final : public DeviceCommunicator {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  /// The text that `rank` tells all ranks before they connect. Rank 0 makes the communicator's id.
+  /// Returns the data that `rank` sends to all ranks before they connect. That of rank 0 contains
+  /// the communicator's id.
   static std::string introduce(int rank);
 
-  /// Connects `rank`, with GPU `device`, to the ranks with these introductions, given by rank.
-  /// Collective. Errors: KoloError(kConfig) if NCCL's versions differ, kTimeout after `deadline`,
-  /// kPeerLost or kInternal with NCCL's reason.
+  /// Connects `rank`, with GPU `device`, to all ranks. `introductions` holds the results of
+  /// `introduce`, by rank. Collective; blocks. Errors: KoloError(kConfig) if NCCL's versions
+  /// differ, kTimeout after `deadline`, kPeerLost or kInternal with NCCL's reason.
   static std::unique_ptr<NcclDeviceCommunicator> connect(std::span<const std::string> introductions,
                                                          int rank, int device,
                                                          Milliseconds deadline);
 
-  /// Connects the ranks that pass the same `color`, which is not negative. Collective among all
-  /// ranks. Errors: as `connect`; both groups are then aborted.
+  /// Connects the ranks that pass the same `color`, at least 0. Collective among all ranks of this
+  /// group. Errors: those of `connect`; both groups are then aborted.
   std::unique_ptr<NcclDeviceCommunicator> split(int color);
 
   /// Wraps a connected communicator.
@@ -72,32 +72,32 @@ class NcclDeviceCommunicator final : public DeviceCommunicator {
   CommunicatorState finalize() override;
 
  private:
-  /// True if a call may go to NCCL; false after a failure. Errors: UsageError after the end.
+  /// Whether calls may be passed to NCCL. Errors: UsageError after `finalize`.
   bool accepts_calls() const;
-  /// Enqueues `call` on `stream` unless the group has failed, and records a failure.
+  /// Enqueues `call` on `stream` unless the group has failed. Stores a failure in `failure_`.
   template <typename Call>
   void launch(Stream& stream, std::string_view what, Call&& call);
-  /// As above, for `collective` of each tensor, in one NCCL group call.
+  /// Enqueues `collective` for each tensor like `launch`, in one NCCL group call.
   template <typename Collective>
   void launch_tensors(Stream& stream, std::string_view what, std::span<const GroupTensor> tensors,
                       Collective&& collective);
 
-  std::shared_ptr<NcclCommunicator> communicator_;  ///< Shared with the memory registered with it.
+  std::shared_ptr<NcclCommunicator> communicator_;  ///< Shared with registered memory.
   int rank_ = 0;
   int size_ = 0;
   CommunicatorState state_ = CommunicatorState::kActive;
   std::optional<Error> failure_;
 };
 
-/// Connects further groups by NCCL, each with its own communicator.
+/// Connects further groups by NCCL, each with a new communicator.
 ///
-/// NCCL connects on its own thread, which allocates memory of the GPU. Failing to connect within
-/// the deadline is a time-out.
+/// NCCL connects on a background thread, which allocates GPU memory. A group that does not connect
+/// within the deadline fails with KoloError(kTimeout).
 class NcclConnector final : public CommunicatorConnector {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  /// `device`: this rank's GPU.
+  /// `device` is the index of this rank's GPU.
   NcclConnector(int device, Milliseconds deadline) : device_(device), deadline_(deadline) {}
 
   std::size_t unique_id_bytes() const override;

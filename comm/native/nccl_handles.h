@@ -1,7 +1,7 @@
 #pragma once
 
-// Conversions between NCCL's types and results and Kolo's, and the texts that ranks exchange before
-// NCCL connects them. Only sources of kolo_nccl include this file.
+// Conversions of types and results between Kolo and NCCL, and the data that ranks exchange before
+// they connect. Only sources of the CMake target kolo_nccl may include this file.
 
 #include <nccl.h>
 
@@ -17,29 +17,30 @@
 
 namespace kolo {
 
-/// Errors: UsageError if NCCL has no such type or operation.
+/// Converts a dtype or operation to NCCL's. Errors: UsageError if NCCL has no equivalent.
 ncclDataType_t to_nccl(DType dtype);
 ncclRedOp_t to_nccl(ReduceOp op);
 
-/// "2.28.9" for 22809.
+/// Formats a version number of NCCL: "2.28.9" for 22809.
 std::string nccl_version_text(int version);
 
-/// The library's version as NCCL encodes it. Errors: KoloError(kConfig) unless the library is
-/// compatible with the header of this build.
+/// Returns the version of the loaded NCCL library, as NCCL encodes it. Errors: KoloError(kConfig)
+/// unless the library has the major version of this build's header.
 int checked_nccl_version();
 
-/// The error for `result` of `call`: kPeerLost if the network or a peer failed, kTimeout for
-/// ncclInProgress, otherwise kInternal. The text has NCCL's reason and the last error that it
-/// logged. `comm` may be null.
+/// Makes the error for `result` of `call`: kPeerLost if the network or a peer failed, kTimeout for
+/// ncclInProgress, otherwise kInternal. The text contains NCCL's reason and its last error. `comm`
+/// may be null.
 Error nccl_error(ncclResult_t result, ncclComm_t comm, std::string_view call);
 
 /// Throws `nccl_error` unless `result` is ncclSuccess.
 void require_nccl(ncclResult_t result, ncclComm_t comm, std::string_view call);
 
-/// Logs an error instead of throwing, for code that must not throw.
+/// Logs `nccl_error` unless `result` is ncclSuccess, for code that must not throw.
 void log_nccl(ncclResult_t result, std::string_view call) noexcept;
 
-/// The library version of a rank, and from rank 0 also the communicator's id.
+/// The data that a rank sends before it connects: its library version and, from the rank that made
+/// the communicator's id, the id.
 struct NcclIntroduction {
   int version = 0;
   ncclUniqueId id = {};
@@ -53,7 +54,7 @@ struct NcclIntroduction {
   }
 };
 
-/// Errors: KoloError(kConfig) unless `version`, of rank `rank`, equals that of rank 0.
+/// Throws KoloError(kConfig) unless `version`, of rank `rank`, equals that of rank 0 (`first`).
 void check_same_nccl(const NcclIntroduction& first, int rank, int version);
 
 }  // namespace kolo

@@ -29,7 +29,7 @@ struct FreeInterfaces {
   void operator()(ifaddrs* list) const { ::freeifaddrs(list); }
 };
 
-/// The address as text; empty for addresses that are only valid together with a link.
+/// Formats an address. Returns an empty text for link-local addresses and other address families.
 std::string numeric_address(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* bytes = nullptr;
@@ -97,7 +97,7 @@ std::string to_string(const NetworkInterface& interface) {
 
 namespace {
 
-/// Limit of pairs in an error; more would not help.
+/// Limit of pairs of nodes in an error text.
 constexpr int kPairsInError = 4;
 
 class Chooser {
@@ -125,8 +125,8 @@ class Chooser {
     return reaches(a, of_a, b, of_b) && reaches(b, of_b, a, of_a);
   }
 
-  /// Number of other nodes that are mutually reachable through the interface: nodes with a choice
-  /// through their chosen interface; in total, through any of their interfaces.
+  /// Counts the other nodes with which `node` can connect in both directions through interface
+  /// `index`. First: through the interfaces chosen so far. Second: through any of their interfaces.
   std::pair<int, int> partners(int node, int index) const {
     int agreed = 0;
     int possible = 0;

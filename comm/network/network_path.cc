@@ -139,7 +139,7 @@ NetworkPath PathFinder::find(BatchedExchange& exchange, const ProcessGrid& grid,
     limits.all = std::min(limits.all, saturated(timeout / 2));
     exchange.post(kReach, write_reach(probe_reach(job_id, interfaces_, others, limits)));
   }
-  exchange.run();  // the listener serves until all nodes have looked for it
+  exchange.run();  // the listener serves until all nodes have finished probing
   listener_.reset();
   std::vector<NodeReach> reach;
   for (ReachTarget& each : nodes) {

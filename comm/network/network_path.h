@@ -14,28 +14,28 @@
 
 namespace kolo {
 
-/// The interface through which a node reaches the other nodes.
+/// The interface through which this node reaches the other nodes.
 struct NetworkPath {
-  std::string interface = {};  ///< "eth0"; empty: none reaches another node.
-  std::string address = {};    ///< Address of that interface.
-  bool is_loopback = false;    ///< All "nodes" are one machine.
-  /// Pairs of nodes that cannot reach each other, equal on all ranks; empty if there are none.
+  std::string interface = {};  ///< "eth0", or empty if no interface reaches another node.
+  std::string address = {};    ///< Address of `interface`.
+  bool is_loopback = false;    ///< Whether all "nodes" are one machine.
+  /// Describes pairs of nodes that cannot reach each other, or is empty; equal on all ranks.
   std::string problem = {};
 };
 
-/// Finds the interfaces through which the nodes of a job reach each other, by connecting to all
-/// addresses of all nodes. One rank per node connects; all ranks of the node get its path.
+/// Finds the interfaces through which the nodes of a job reach each other. The leader of each node
+/// connects to all addresses of all other nodes; all ranks of the node get the result.
 ///
 ///     PathFinder finder(devices);  finder.post(exchange);
-///     exchange.run();              // the round in which ranks learn which nodes there are
-///     finder.find(...);            // one more round, if there are several
+///     exchange.run();              // the round in which ranks exchange their nodes
+///     finder.find(...);            // one more round; only with several nodes
 ///
-/// Every rank opens a port at once, because no rank knows yet whether its node needs it.
+/// Every rank opens a port before it knows whether it is the leader of its node.
 ///
-/// Threads: as the exchange; an additional thread serves other nodes during `find`.
+/// Threads: those of the exchange; a background thread answers other nodes during `find`.
 class PathFinder {
  public:
-  /// Considers only interfaces that `devices` lists, see `listed_interfaces`.
+  /// Considers only interfaces that `devices` lists; see `listed_interfaces`. Does not throw.
   explicit PathFinder(const std::string& devices);
   ~PathFinder();
   PathFinder(const PathFinder&) = delete;
@@ -43,8 +43,9 @@ class PathFinder {
 
   void post(BatchedExchange& exchange);
 
-  /// Before: a round has run since `post`, and there are several nodes.
-  /// Cost:   a connection to each address of each node; at most five seconds and half of `timeout`.
+  /// Before: `exchange` has run a round since `post`, and there are several nodes.
+  /// Cost:   a connection to each address of each node. Connecting takes at most five seconds and
+  ///         at most half of `timeout`.
   /// Errors: those of the exchange; KoloError(kIo) if interfaces or sockets are unavailable.
   NetworkPath find(BatchedExchange& exchange, const ProcessGrid& grid, const std::string& job_id,
                    std::chrono::milliseconds timeout);
@@ -52,7 +53,7 @@ class PathFinder {
  private:
   std::vector<NetworkInterface> interfaces_;
   std::unique_ptr<ReachListener> listener_;
-  std::optional<KoloError> problem_;  // matters only with several nodes
+  std::optional<KoloError> problem_;  // error of the constructor; `find` throws it
 };
 
 }  // namespace kolo

@@ -19,7 +19,7 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kKeyBytes = 16;
-/// A visitor that connects and sends nothing is dropped after this time.
+/// Time after which a visitor that sends nothing is dropped.
 constexpr int kSilentVisitorSeconds = 5;
 
 std::string listener_key() {
@@ -38,7 +38,7 @@ std::vector<std::byte> knock_bytes(const std::string& key, const Error& error) {
   return bytes;
 }
 
-/// Empty without the key or an error.
+/// Decodes the bytes of a visitor. Returns an empty value without the key or an error.
 std::optional<Error> read_knock(std::span<const std::byte> bytes, const std::string& key) {
   ByteReader reader(bytes);
   if (reader.text() != key) return std::nullopt;
@@ -50,7 +50,7 @@ std::optional<Error> read_knock(std::span<const std::byte> bytes, const std::str
 
 OutOfBandAbort::OutOfBandAbort(std::string host)
     : host_(std::move(host)), key_(listener_key()), listener_(listen_on(host_, 0)) {
-  // The kernel reports no connection until the visitor has sent data.
+  // The kernel reports a connection only when the visitor has sent data.
   const int seconds = kSilentVisitorSeconds;
   ::setsockopt(listener_.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
 }
@@ -67,7 +67,7 @@ std::string OutOfBandAbort::address() const {
 std::optional<Error> OutOfBandAbort::answer() {
   for (;;) {
     const FileDescriptor visitor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!visitor) return std::nullopt;  // also if no descriptor is left, which ends no job here
+    if (!visitor) return std::nullopt;  // also if no descriptor is left
     std::array<std::byte, 2 * kMostBytes> bytes;
     const ssize_t count = ::recv(visitor.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (count <= 0) continue;

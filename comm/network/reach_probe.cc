@@ -24,7 +24,7 @@
 namespace kolo {
 namespace {
 
-/// The text that a listener sends. It fits into the buffer of every socket.
+/// The text that a listener sends. It fits in every socket buffer, so that sending does not block.
 std::string greeting(const std::string& job_id, int node) {
   return fmt::format("kolo reach 1 {} {}\n", job_id, node);
 }
@@ -53,7 +53,7 @@ struct SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-/// The address of this end of a connection.
+/// Returns the local address of a connection.
 std::string own_address(int socket) {
   sockaddr_storage own{};
   socklen_t length = sizeof own;
@@ -66,7 +66,7 @@ std::string own_address(int socket) {
   return address == nullptr ? "" : address;
 }
 
-/// One connection to an address of a target.
+/// One attempt to connect to an address of a target.
 class Attempt {
  public:
   Attempt(const ReachTarget& target, int interface) : target_(&target), interface_(interface) {}
@@ -77,7 +77,7 @@ class Attempt {
   short awaited() const { return connected_ ? POLLIN : POLLOUT; }
   const std::string& why() const { return why_; }
 
-  /// Returns whether the attempt is in progress.
+  /// Starts the attempt. Returns whether it is in progress.
   bool begin() {
     const SocketAddress address = SocketAddress::of(
         target_->interfaces[static_cast<std::size_t>(interface_)].address, target_->port);
@@ -91,7 +91,7 @@ class Attempt {
 
   enum class Outcome : std::uint8_t { kPending, kReached, kFailed };
 
-  /// Call after `poll` has found the socket ready.
+  /// Advances the attempt after `poll` has found the socket ready for `awaited()`.
   Outcome advance(const std::string& expected) {
     if (!connected_) {
       int error = 0;
@@ -138,7 +138,7 @@ class Probe {
   Probe(const std::string& job_id, const std::vector<NetworkInterface>& mine,
         const std::vector<ReachTarget>& targets, const ReachLimits& limits)
       : job_id_(job_id), mine_(mine), targets_(targets), limits_(limits) {
-    // Tries the first address of every target before the second of any.
+    // Tries the first address of every target before the second address of any target.
     for (std::size_t i = 0, left = 1; left > 0; ++i) {
       left = 0;
       for (const ReachTarget& target : targets) {
@@ -227,7 +227,7 @@ class Probe {
   }
 
   std::string failures_of(const ReachTarget& target) const {
-    // The loopback never leads to another machine, so its failure is not worth reporting.
+    // A loopback address never belongs to another machine, so its failure is not reported.
     const bool has_others = !std::ranges::all_of(target.interfaces, &NetworkInterface::is_loopback);
     std::string text;
     for (const auto& [whose, interface, why] : failures_) {

@@ -12,9 +12,9 @@
 
 namespace kolo {
 
-/// Tells each client which node of which job answers: one address may belong to several machines. A
-/// thread serves from `serve` until destruction; it sends a few bytes on each connection and reads
-/// nothing. Earlier connections wait for `serve`.
+/// Answers each connection with the job and node of this machine, because several machines may have
+/// the same address. From `serve` to destruction, a background thread sends a few bytes on each
+/// connection and reads nothing. Earlier connections wait for `serve`.
 ///
 /// Threads: any. Errors: KoloError(kIo) if no port is available.
 class ReachListener {
@@ -26,7 +26,7 @@ class ReachListener {
 
   std::uint16_t port() const;
 
-  /// Starts to answer. Call once. `job_id` is not secret; at most kMaxJobIdBytes.
+  /// Starts to answer. Call it once. `job_id` is not secret and has at most kMaxJobIdBytes bytes.
   void serve(const std::string& job_id, int node);
 
   static constexpr std::size_t kMaxJobIdBytes = 32;
@@ -34,13 +34,13 @@ class ReachListener {
  private:
   void answer_all() noexcept;
 
-  std::string greeting_;  // fixed while the thread runs
+  std::string greeting_;  // constant while the thread runs
   const FileDescriptor listener_;
   const FileDescriptor stop_;
   std::thread thread_;
 };
 
-/// Another node, and the addresses of its `ReachListener`.
+/// Another node, with the addresses and port of its `ReachListener`.
 struct ReachTarget {
   int node = 0;
   std::vector<NetworkInterface> interfaces;
@@ -49,16 +49,16 @@ struct ReachTarget {
 
 struct ReachLimits {
   Duration all = std::chrono::seconds(5);
-  /// Time for further addresses, once all nodes have answered at one.
+  /// Time for further addresses after every node has answered at one address.
   Duration more_ways = std::chrono::milliseconds(200);
-  int at_once = 128;  ///< Maximum of concurrent connection attempts.
+  int at_once = 128;  ///< Limit of concurrent connection attempts.
 };
 
-/// Connects to all addresses of the targets. Returns which of them answered, and through which
-/// interface of `mine`. `more_ways` bounds the time spent on addresses that never answer.
+/// Connects to all addresses of the targets. Returns the addresses that answered, and the interface
+/// of `mine` through which each was reached.
 ///
-/// Threads: any; blocks. Cost: one connection per address, `at_once` at a time.
-/// Errors:  KoloError(kIo) if a node cannot open sockets.
+/// Threads: any; blocks for at most `limits.all`. Cost: one connection per address.
+/// Errors:  none; a failed attempt is reported in `NodeReach::no_ways`.
 NodeReach probe_reach(const std::string& job_id, const std::vector<NetworkInterface>& mine,
                       const std::vector<ReachTarget>& targets, const ReachLimits& limits = {});
 

@@ -12,15 +12,15 @@
 
 namespace kolo {
 
-/// Exchanges several named texts of all ranks together, in few rounds. A text that depends on the
-/// result of a round belongs to the next one.
+/// Exchanges several named texts of all ranks in one round. A text that depends on the result of a
+/// round is exchanged in the next round.
 ///
 ///     exchange.post("node", node);       // any number of names
 ///     exchange.post("place", place);
 ///     exchange.run();                    // one round, collective
 ///     exchange.texts("node");            // by rank; empty for ranks that posted none
 ///
-/// Threads: as the rendezvous, which outlives it.
+/// Threads: as the rendezvous, which must outlive this object.
 class BatchedExchange {
  public:
   explicit BatchedExchange(Rendezvous& rendezvous) : rendezvous_(rendezvous) {}
@@ -33,7 +33,8 @@ class BatchedExchange {
     posted_.emplace_back(std::move(name), std::move(text));
   }
 
-  /// Errors: those of `Rendezvous::all_gather`.
+  /// Exchanges the posted texts. Collective: all ranks call it. Errors: as
+  /// `Rendezvous::all_gather`.
   void run() {
     std::vector<std::byte> bytes;
     ByteWriter writer(bytes);
@@ -53,7 +54,7 @@ class BatchedExchange {
     }
   }
 
-  /// The texts by rank from the last round in which any rank posted this name.
+  /// Returns the texts with this name, by rank, of the last round in which any rank posted it.
   const std::vector<std::string>& texts(std::string_view name) {
     std::vector<std::string>& texts = texts_[std::string(name)];
     texts.resize(static_cast<std::size_t>(size()));
@@ -67,7 +68,7 @@ class BatchedExchange {
   std::map<std::string, std::vector<std::string>> texts_;
 };
 
-/// A rendezvous that counts its rounds.
+/// Counts the rounds of another rendezvous.
 class CountedRendezvous final : public Rendezvous {
  public:
   explicit CountedRendezvous(Rendezvous& counted) : counted_(counted) {}

@@ -5,20 +5,20 @@
 
 namespace kolo {
 
-/// Strings under keys, shared by the ranks of a job: the store of a launcher or a framework.
-/// Programs with their own store implement this interface.
+/// A store of strings by key, shared by the ranks of a job. Launchers and frameworks provide such
+/// stores; programs with another store implement this interface.
 ///
-/// Keys are printable ASCII, a few dozen characters long. Values are any bytes.
+/// Keys are printable ASCII, a few dozen characters long. Values are arbitrary bytes.
 /// Threads: one at a time. Errors: failures of the store are KoloError(kIo).
 class KeyValueStore {
  public:
   virtual ~KeyValueStore() = default;
 
-  /// Stores a value, visible to all ranks, under a key that has no value yet.
+  /// Stores a value for all ranks. Before: the key has no value.
   virtual void set(const std::string& key, const std::string& value) = 0;
 
-  /// Waits until a key has a value and returns it. `timeout` is at least 1 ms. Errors:
-  /// KoloError(kTimeout) if there is no value in time; the call may be repeated.
+  /// Waits until the key has a value and returns it. `timeout` is at least 1 ms. Errors:
+  /// KoloError(kTimeout) if the key has no value in time; the caller may repeat the call.
   virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
 };
 

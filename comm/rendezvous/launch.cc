@@ -39,7 +39,7 @@ class HostlistParser {
     return true;
   }
 
-  /// One item of the outer list: literal parts and brackets, which multiply.
+  /// Parses one item of the outer list. Each bracket multiplies the number of names.
   std::vector<std::string> next_item() {
     std::vector<std::string> names{""};
     while (!rest_.empty() && rest_.front() != ',') {
@@ -89,7 +89,7 @@ class HostlistParser {
   }
 
   std::uint32_t number(std::string_view digits) const {
-    constexpr std::size_t kMaxDigits = 9;  // Any larger number would overflow the width or value.
+    constexpr std::size_t kMaxDigits = 9;  // More digits could overflow the width or the value.
     std::uint32_t value = 0;
     const char* end = digits.data() + digits.size();
     const auto [stop, error] = std::from_chars(digits.data(), end, value);
@@ -124,7 +124,7 @@ namespace {
       Error{.code = ErrorCode::kConfig, .verb = {}, .bucket = {}, .what = std::move(what)});
 }
 
-/// The IPv6 address without brackets: "fd00::1" for "[fd00::1]".
+/// Removes the brackets of an IPv6 address: "fd00::1" for "[fd00::1]".
 std::string without_brackets(std::string host) {
   const bool has_brackets = host.starts_with('[') && host.ends_with(']');
   return has_brackets ? host.substr(1, host.size() - 2) : host;
@@ -146,7 +146,7 @@ class LaunchDetector {
     return mpi(rank ? rank : optional_number("PMI_RANK"), optional_number("PMI_SIZE"));
   }
 
-  /// MPICH's and Intel's mpiexec set rank and size; the user sets the address of rank 0.
+  /// Reads rank and size, which mpiexec sets, and the address of rank 0, which the user sets.
   std::optional<Launch> pmi_and_place() const {
     if (!get("PMI_RANK") || !get("PMI_SIZE") || !get("MASTER_ADDR")) return std::nullopt;
     const int rank = number("PMI_RANK", 0, kMaxTcpRanks);
@@ -167,7 +167,7 @@ class LaunchDetector {
     const int rank = number("RANK", 0, kMaxTcpRanks);
     const int size = number("WORLD_SIZE", 1, kMaxTcpRanks);
     if (size == 1) return Launch{};
-    // torchrun's own store listens at MASTER_PORT while the ranks run; Kolo uses the next port.
+    // torchrun's own store uses MASTER_PORT while the ranks run, so Kolo uses the next port.
     const int shift = get("TORCHELASTIC_USE_AGENT_STORE") == "True" ? 1 : 0;
     const int port = number("MASTER_PORT", 1, kMaxPort - shift) + shift;
     return tcp(rank, size, "WORLD_SIZE", required("MASTER_ADDR"), port,
@@ -242,8 +242,8 @@ class LaunchDetector {
     return parse_hostlist(of_step ? *of_step : required("SLURM_JOB_NODELIST")).front();
   }
 
-  /// Equal on all ranks of a step, and most likely different for other steps; below the ports that
-  /// Linux assigns by itself (32768 and up).
+  /// Returns a port that is equal on all ranks of a step, most likely differs from other steps, and
+  /// is below the ports that Linux assigns itself (32768 and up).
   static int slurm_port(std::string_view job) {
     constexpr std::uint64_t kFirst = 16'384;
     constexpr std::uint64_t kCount = 16'384;

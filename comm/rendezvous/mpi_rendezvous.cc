@@ -34,7 +34,7 @@ void check_mpi(int status, const char* call) {
   fail(ErrorCode::kPeerLost, fmt::format("{}: {}", call, text.data()));
 }
 
-/// Ends the process if an uninterruptible MPI call takes longer than `limit`.
+/// Ends the process if an MPI call that cannot be interrupted takes longer than `limit`.
 class CallLimit {
  public:
   CallLimit(const char* call, std::chrono::milliseconds limit)
@@ -56,7 +56,7 @@ class CallLimit {
   CallLimit& operator=(const CallLimit&) = delete;
 
  private:
-  /// Does not call `exit`, whose handlers would wait for the same call.
+  /// Does not call `exit`, because its handlers would wait for the same MPI call.
   [[noreturn]] static void end_process(const char* call, std::chrono::milliseconds limit) {
     log::error(
         fmt::format("rendezvous: not all ranks came within {} ms ({}); connect_timeout sets "
@@ -76,9 +76,9 @@ struct StartedMpi {
   std::chrono::milliseconds limit;
 };
 
-/// Runs at the end of a process that has started MPI, or was forked from one. MPI_Finalize waits
-/// for all ranks. A rank that ends with an error skips it, and mpirun ends the others; a forked
-/// child is not a rank.
+/// Runs when a process that has started MPI ends, and in its forked children. MPI_Finalize waits
+/// for all ranks. A rank that ends with an error skips it, and mpirun stops the other ranks. A
+/// forked child is not a rank, so it skips it, too.
 void finalize_at_exit(int status, void* started) {
   const auto& [process, limit] = *static_cast<const StartedMpi*>(started);
   int finalized = 0;
@@ -88,7 +88,7 @@ void finalize_at_exit(int status, void* started) {
   MPI_Finalize();
 }
 
-/// Starts MPI unless it runs.
+/// Starts MPI if it is not running.
 void start_mpi(std::chrono::milliseconds timeout) {
   int finalized = 0;
   MPI_Finalized(&finalized);
@@ -99,7 +99,7 @@ void start_mpi(std::chrono::milliseconds timeout) {
     const CallLimit within("MPI_Init", timeout);
     int provided = 0;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
-    static StartedMpi started{::getpid(), timeout};  // MPI starts only once per process
+    static StartedMpi started{::getpid(), timeout};  // a process can start MPI only once
     ::on_exit(finalize_at_exit, &started);
     return;
   }
@@ -114,7 +114,7 @@ void start_mpi(std::chrono::milliseconds timeout) {
 
 }  // namespace
 
-/// A duplicate of MPI_COMM_WORLD, which separates these messages from the user's.
+/// A duplicate of MPI_COMM_WORLD, which separates Kolo's messages from the user's.
 class MpiRendezvous::Communicator {
  public:
   explicit Communicator(std::chrono::milliseconds timeout) : timeout_(timeout) {
@@ -135,7 +135,7 @@ class MpiRendezvous::Communicator {
     int finalized = 0;
     MPI_Finalized(&finalized);
     if (failed_) static_cast<void>(exchange_.release());  // MPI may still write to it
-    // Collective, so not while an exception of this rank is in flight.
+    // MPI_Comm_free is collective, so it is not called while this rank throws an exception.
     const bool is_unwinding = std::uncaught_exceptions() > exceptions_;
     if (!failed_ && !is_unwinding && finalized == 0) MPI_Comm_free(&handle_);
   }
@@ -192,8 +192,8 @@ class MpiRendezvous::Communicator {
     std::string all;
   };
 
-  /// MPI's collectives have no deadline; testing a non-blocking one has. A failed one is left
-  /// pending, and no other is begun.
+  /// Waits for a non-blocking collective, because MPI's collectives have no deadline. After a
+  /// failure the collective stays pending and no other is started.
   void wait(int started, MPI_Request& request, const char* call) {
     constexpr int kQuickTests = 1000;
     const TimePoint deadline = SteadyClock{}.now() + timeout_;

@@ -9,19 +9,19 @@
 
 namespace kolo {
 
-/// Rendezvous of the ranks of MPI_COMM_WORLD, on a duplicated communicator.
+/// The rendezvous of the ranks of MPI_COMM_WORLD, on a duplicated communicator.
 ///
-/// Starts MPI (FUNNELED) unless it is running; then it finalizes MPI when the process ends with
-/// status 0, since MPI starts only once per process. A process that ends with an error does not
-/// wait for the others in MPI_Finalize: mpirun ends them.
+/// Starts MPI (FUNNELED) if it is not running; then it finalizes MPI when the process ends with
+/// status 0, because a process can start MPI only once. A process that ends with an error skips
+/// MPI_Finalize, where it would wait for other ranks: mpirun stops these.
 ///
-/// Nothing can interrupt MPI_Init, MPI_Comm_dup and MPI_Finalize. If one of them takes longer than
+/// MPI_Init, MPI_Comm_dup and MPI_Finalize cannot be interrupted. If one of them takes longer than
 /// `timeout`, the process ends with an error line and the exit status of kTimeout.
 ///
 /// Threads: the main thread.
-/// Errors:  KoloError(kConfig) if MPI has been finalized already, or runs at thread level SINGLE or
-///          FUNNELED and this is not its main thread; KoloError(kTimeout) if an exchange takes
-///          longer than `timeout`; KoloError(kPeerLost) if MPI reports a failure;
+/// Errors:  KoloError(kConfig) if MPI has been finalized already, or if its thread level is SINGLE
+///          or FUNNELED and another thread is MPI's main thread; KoloError(kTimeout) if an exchange
+///          takes longer than `timeout`; KoloError(kPeerLost) if MPI reports a failure;
 ///          KoloError(kResources) if all contributions together exceed 2 GiB.
 class MpiRendezvous final : public Rendezvous {
  public:

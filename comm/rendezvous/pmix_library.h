@@ -7,13 +7,13 @@
 
 namespace kolo {
 
-// The part of PMIx's interface that is used here, as pmix.h of versions 2 to 5 declares it, so that
-// no build needs that header. Source: PMIx Standard, versions 2.0 to 5.0.
+// The part of PMIx's interface that Kolo uses, as declared in pmix.h of versions 2 to 5, so that
+// builds do not need that header. Source: PMIx Standard, versions 2.0 to 5.0.
 
 using PmixStatus = int;
 inline constexpr PmixStatus kPmixSuccess = 0;
 
-/// A process of a job, or all of them.
+/// One process of a job, or all processes.
 struct PmixProcess {
   char job[256];
   std::uint32_t rank;
@@ -32,11 +32,11 @@ struct PmixValue {
       char* begin;
       std::size_t size;
     } bytes;
-    void* longest[3];  // The length of all other types.
+    void* longest[3];  // the size of the longest PMIx type
   };
 };
 
-/// A named argument of a call.
+/// A named argument of a PMIx call.
 struct PmixInfo {
   char key[512];
   std::uint32_t flags;
@@ -45,10 +45,10 @@ struct PmixInfo {
 
 inline constexpr const char* kPmixJobSize = "pmix.job.size";
 inline constexpr const char* kPmixCollectData = "pmix.collect";
-inline constexpr const char* kPmixTimeout = "pmix.timeout";  ///< An int, in seconds.
-inline constexpr std::uint8_t kPmixGlobal = 3;               ///< Data for all ranks.
+inline constexpr const char* kPmixTimeout = "pmix.timeout";  ///< Type int, in seconds.
+inline constexpr std::uint8_t kPmixGlobal = 3;               ///< Scope of data for all ranks.
 
-/// The library libpmix.so.2. Errors: those of `SharedLibrary`.
+/// The library libpmix.so.2. Errors: as `SharedLibrary`.
 class PmixLibrary {
  public:
   PmixLibrary();

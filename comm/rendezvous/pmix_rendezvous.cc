@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Status of a call that has completed on return and does not use its callback.
+/// The status of a call that is complete on return and does not call its callback.
 constexpr PmixStatus kPmixDoneAtOnce = -157;
 
 PmixInfo argument(std::string_view key, PmixType type) {
@@ -28,7 +28,7 @@ PmixInfo argument(std::string_view key, PmixType type) {
 
 struct ReleaseValue {
   void operator()(PmixValue* value) const {
-    // NOLINTBEGIN(cppcoreguidelines-no-malloc): PMIx has allocated them.
+    // NOLINTBEGIN(cppcoreguidelines-no-malloc): PMIx allocates them with malloc.
     if (value->type == PmixType::kBytes) std::free(value->bytes.begin);
     std::free(value);
     // NOLINTEND(cppcoreguidelines-no-malloc)
@@ -41,8 +41,8 @@ using OwnedValue = std::unique_ptr<PmixValue, ReleaseValue>;
                    .what = fmt::format("rendezvous: {}: {}", call, pmix.error_string(status))});
 }
 
-/// PMIx in this process, from the first rendezvous until the process ends. A process that left PMIx
-/// in between would be missing in a fence that other ranks have already begun.
+/// PMIx in this process, from the first rendezvous until the process ends. If a process left PMIx
+/// earlier, other ranks could wait for it in a fence.
 class PmixSession {
  public:
   static const PmixSession& of_process() {
@@ -66,7 +66,7 @@ class PmixSession {
   PmixProcess self_{};
 };
 
-/// PMIx keeps values for ever, so each rendezvous of this process has its own keys.
+/// Returns a number for the keys of one rendezvous. PMIx keeps values, so keys must not repeat.
 unsigned next_rendezvous() {
   static std::atomic<unsigned> count{0};
   return count++;
@@ -117,8 +117,8 @@ class PmixRendezvous::Client {
     require(pmix_.commit(), "PMIx_Commit");
   }
 
-  /// Returns when all ranks have come; each rank then sees everything that was put before. A thread
-  /// of PMIx signals completion, possibly when no thread waits any more.
+  /// Returns when all ranks have called it; each rank then sees everything that was put before. A
+  /// thread of PMIx signals completion, possibly after this function has timed out.
   void fence() {
     PmixInfo collect = argument(kPmixCollectData, PmixType::kBool);
     collect.value.flag = true;

@@ -11,15 +11,15 @@
 
 namespace kolo {
 
-/// Rendezvous of ranks started by a launcher with PMIx (`mpirun`, `srun --mpi=pmix`), in programs
-/// without MPI. A round is one fence, which collects the data that all ranks have put. PMIx
-/// distinguishes fences only by their ranks: all ranks must use several rendezvous in the same
-/// order, and after a time-out the job cannot use another. The first one starts PMIx, which ends
-/// with the process.
+/// The rendezvous of ranks that a launcher with PMIx has started (`mpirun`, `srun --mpi=pmix`), for
+/// programs without MPI. A round is one fence, which collects the data that all ranks have put.
+/// PMIx distinguishes fences only by their ranks. Therefore all ranks must use several rendezvous
+/// in the same order, and after a timeout the job cannot use another one. The first one starts
+/// PMIx, which runs until the process ends.
 ///
 /// Threads: one. Errors: KoloError(kConfig) if libpmix.so.2 cannot be loaded; KoloError(kTimeout)
-///          unless all ranks come within `timeout`; KoloError(kPeerLost) if PMIx reports a failure.
-///          Every later call throws the first error again.
+/// if a rank does not join within `timeout`; KoloError(kPeerLost) if PMIx reports a failure. Every
+/// later call throws the first error again.
 class PmixRendezvous final : public Rendezvous {
  public:
   explicit PmixRendezvous(std::chrono::milliseconds timeout);

@@ -5,25 +5,25 @@
 
 namespace kolo {
 
-/// How the ranks of a job find each other: one collective exchange of byte strings at start-up.
-/// Afterwards neither a launcher nor a bootstrap network is needed.
+/// Connects the ranks of a job at start-up by collective exchanges of byte strings. After start-up
+/// the job needs neither launcher nor bootstrap network.
 ///
-/// Threads: the thread that created it; with MPI that must be the main thread.
+/// Threads: the thread that created it, which must be the main thread with MPI.
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
 
-  /// This process's rank, from 0 to size() - 1.
+  /// Returns this process's rank, from 0 to size() - 1.
   virtual int rank() const = 0;
-  /// Number of ranks in the job.
+  /// Returns the number of ranks in the job.
   virtual int size() const = 0;
 
-  /// Returns the strings that all ranks passed, in rank order. Collective.
-  /// Errors: KoloError(kPeerLost) or KoloError(kTimeout) before the start-up deadline.
+  /// Returns the strings that all ranks passed, in rank order. Collective: all ranks call it.
+  /// Errors: KoloError(kPeerLost); KoloError(kTimeout) at the start-up deadline.
   virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
 };
 
-/// A job of one rank, for programs started without a launcher. Threads: any.
+/// The rendezvous of a job of one rank, for programs without a launcher. Threads: any.
 class SingleRendezvous final : public Rendezvous {
  public:
   int rank() const override { return 0; }

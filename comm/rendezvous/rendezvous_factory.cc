@@ -26,7 +26,7 @@ std::unique_ptr<Rendezvous> mpi_rendezvous(const Launch& launch,
 }
 #else
 std::unique_ptr<Rendezvous> mpi_rendezvous(const Launch&, std::chrono::milliseconds) {
-  return nullptr;  // not reached: detect_launch throws before
+  return nullptr;  // unreachable: detect_launch has thrown
 }
 #endif
 

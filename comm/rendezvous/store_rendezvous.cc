@@ -19,8 +19,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// A value of the store: version u32 | world size u32 | kind u8, followed by a number of
-/// contributions and each of them, or by an error.
+/// A value of the store: version u32 | world size u32 | kind u8, then either a number of
+/// contributions and the contributions, or an error.
 constexpr std::uint32_t kValueVersion = 1;
 enum class ValueKind : std::uint8_t { kContributions, kFailure };
 constexpr ValueKind kValueKinds[] = {ValueKind::kContributions, ValueKind::kFailure};
@@ -53,8 +53,8 @@ std::vector<std::string> decode_contributions(ByteReader& reader) {
   return contributions;
 }
 
-/// How long other ranks wait for rank 0, which may come later than they and then still has to tell
-/// which ranks are missing.
+/// Returns the time that other ranks wait for rank 0. Rank 0 may start later than the others, and
+/// then still has to report which ranks are missing.
 milliseconds patience(milliseconds timeout) {
   constexpr milliseconds kLeastExtra{1'000};
   return timeout + std::max(timeout / 4, kLeastExtra);

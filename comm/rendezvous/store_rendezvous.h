@@ -14,16 +14,16 @@
 namespace kolo {
 
 /// A rendezvous over a key-value store. Rank 0 collects the contributions of a round and stores all
-/// of them under one key, which the others read.
+/// of them under one key, which the other ranks read.
 ///
-///   PREFIX/ROUND/RANK   contribution of this rank, or why it gave up
-///   PREFIX/ROUND/all    contributions of all ranks, or the error that all ranks get
+///   PREFIX/ROUND/RANK   contribution of RANK, or its error
+///   PREFIX/ROUND/all    contributions of all ranks, or the error for all ranks
 ///
-/// Threads: one. Errors: every later call throws the first failure again. Failures of rank 0 are
-///          thrown on all ranks: KoloError(kTimeout) with the ranks that did not come in time,
+/// Threads: one. Errors: every later call throws the first failure again. All ranks throw a failure
+///          of rank 0: KoloError(kTimeout) with the ranks that did not contribute in time,
 ///          KoloError(kPeerLost) with a rank that failed during start-up, KoloError(kConfig) for
-///          another version or world size. Every other rank throws its own KoloError(kTimeout) if
-///          rank 0 does not come.
+///          another version or world size. If rank 0 stores nothing, every other rank throws
+///          KoloError(kTimeout).
 /// Cost:    per round each rank sets one key and reads one; rank 0 reads all. The value under `all`
 ///          holds the contributions of all ranks. Keys stay in the store.
 class StoreRendezvous final : public Rendezvous {
@@ -31,14 +31,14 @@ class StoreRendezvous final : public Rendezvous {
   struct Config {
     int rank = 0;
     int size = 1;
-    std::chrono::milliseconds timeout{60'000};  ///< For each exchange.
-    /// Prefix of all keys: equal on all ranks, and unique to each rendezvous over a store.
+    std::chrono::milliseconds timeout{60'000};  ///< Limit for each exchange.
+    /// Prefix of all keys, equal on all ranks. No other rendezvous over the same store uses it.
     std::string prefix = "kolo";
   };
 
   /// Errors: UsageError if rank or size are out of range.
   StoreRendezvous(std::unique_ptr<KeyValueStore> store, Config config);
-  /// If an exception is in flight, tells the other ranks that this rank gives up.
+  /// If an exception is being thrown, stores an error for the other ranks.
   ~StoreRendezvous() override;
 
   int rank() const override { return config_.rank; }
@@ -48,12 +48,13 @@ class StoreRendezvous final : public Rendezvous {
  private:
   using Contributions = std::vector<std::string>;
 
-  /// The key of this round for the contribution of `rank`; for rank 0, the key of all
+  /// Returns this round's key for the contribution of `rank`. For rank 0 it is the key for all
   /// contributions.
   std::string key(int rank) const;
   Contributions collect(const std::string& mine);
   Contributions contribute(const std::string& mine);
-  /// Empty if the key has no value in time. Throws the error if the value is one.
+  /// Returns the contributions under the key of `rank`; nothing if the key has no value in time.
+  /// Throws a stored error.
   std::optional<Contributions> read(int rank, std::size_t count, std::chrono::milliseconds timeout);
   void publish(const Error& error) noexcept;
 

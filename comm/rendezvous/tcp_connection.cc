@@ -28,7 +28,7 @@ void put(std::string& out, Number number) {
   }
 }
 
-/// Takes one number from the front. Before: `in` holds at least sizeof(Number) bytes.
+/// Removes one number from the front of `in`. Before: `in` has at least sizeof(Number) bytes.
 template <std::unsigned_integral Number>
 Number take(std::string_view& in) {
   Number number = 0;
@@ -142,7 +142,7 @@ constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
-/// For poll: rounded up, so that it does not return just before the deadline.
+/// Returns the argument for `poll`; rounded up, so that `poll` does not return just before `until`.
 int milliseconds_until(TimePoint until) {
   constexpr std::chrono::milliseconds kLongest{60'000};
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock{}.now());
@@ -190,7 +190,7 @@ void TcpConnection::send_queued() {
 }
 
 void TcpConnection::receive() {
-  // A peer is at most one frame ahead; anything beyond that is invalid.
+  // A peer may be at most one frame ahead; more data is invalid.
   const std::size_t most = 2 * (kFrameHeaderBytes + max_frame_bytes_);
   std::array<char, kReadBytes> buffer;
   for (;;) {

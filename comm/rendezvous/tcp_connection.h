@@ -14,16 +14,16 @@
 
 namespace kolo {
 
-/// Bytes on the wire of the TCP rendezvous; all numbers are little-endian.
+/// The protocol of the TCP rendezvous; all numbers are little-endian.
 ///
 ///   client -> server   hello    magic u64 | version u32 | rank u32 | size u32 | 0 u32 | job u64
-///   server -> client   welcome  (when all have joined)
+///   server -> client   welcome  (when all ranks have joined)
 ///   client -> server   data     contribution of this rank
-///   server -> client   data     contributions of all: per rank length u64, bytes
+///   server -> client   data     contributions of all ranks: for each, length u64, bytes
 ///   server -> client   error    code u32 | rank u32 | peer u32 | sentence
 ///
-/// All but the hello are frames: kind u32 | 0 u32 | length u64 | length bytes. The hello has this
-/// layout in every version, so that a different version is recognised.
+/// Every message except the hello is a frame: kind u32 | 0 u32 | length u64 | length bytes. The
+/// hello has the same layout in every version, so that a server recognises another version.
 
 inline constexpr std::uint32_t kRendezvousVersion = 1;
 inline constexpr std::size_t kHelloBytes = 32;
@@ -39,12 +39,12 @@ struct Hello {
 };
 
 std::string encode_hello(const Hello& hello);
-/// Whether these bytes, possibly incomplete, can begin a hello.
+/// Whether these bytes can be the beginning of a hello.
 bool may_be_hello(std::string_view first_bytes);
-/// Takes exactly kHelloBytes. Empty unless they are a hello.
+/// Decodes exactly kHelloBytes bytes; returns nothing if they are not a hello.
 std::optional<Hello> decode_hello(std::string_view bytes);
 
-/// FNV-1a, 64 bits. Source: RFC 9923.
+/// Returns the 64-bit FNV-1a hash. Source: RFC 9923.
 std::uint64_t hash_job_id(std::string_view job_id);
 
 enum class TcpFrameKind : std::uint32_t { kWelcome = 1, kData = 2, kError = 3 };
@@ -55,20 +55,22 @@ struct FrameHeader {
 };
 
 std::string encode_frame(TcpFrameKind kind, std::string_view payload);
-/// Takes at least kFrameHeaderBytes. Empty for an unknown kind.
+/// Decodes a frame header from at least kFrameHeaderBytes bytes. Returns nothing if the kind is
+/// unknown.
 std::optional<FrameHeader> decode_frame_header(std::string_view bytes);
 
 std::string encode_gathered(const std::vector<std::string>& contributions);
-/// Empty unless `payload` holds exactly `size` contributions.
+/// Returns nothing unless `payload` holds exactly `size` contributions.
 std::optional<std::vector<std::string>> decode_gathered(std::string_view payload, int size);
 
 std::string encode_error(const Error& error);
-/// Empty if `payload` is too short or the code is unknown. Verb and bucket are not transferred.
+/// Returns nothing if `payload` is too short or its code is unknown. Verb and bucket are not
+/// transferred.
 std::optional<Error> decode_error(std::string_view payload);
 
-/// One end of a non-blocking stream socket: bytes to send wait in a queue, received bytes in a
-/// buffer, and `progress` moves both. A connection that fails or receives invalid data is closed
-/// and keeps the reason.
+/// One end of a non-blocking stream socket, with a queue of bytes to send and a buffer of received
+/// bytes; `progress` moves both. If the connection fails or receives invalid data, it is closed and
+/// `why_closed` returns the reason.
 ///
 /// Units:   bytes. Threads: one.
 /// Errors:  none thrown; see `is_open` and `why_closed`.
@@ -79,12 +81,13 @@ class TcpConnection {
     std::string payload;
   };
 
-  /// Takes over a connected, non-blocking socket. Frames longer than `max_frame_bytes` are invalid.
+  /// Takes ownership of a connected, non-blocking socket. Frames longer than `max_frame_bytes` are
+  /// invalid.
   TcpConnection(FileDescriptor socket, std::size_t max_frame_bytes);
 
   bool is_open() const { return static_cast<bool>(socket_); }
   const std::string& why_closed() const { return why_closed_; }
-  /// "address:port" of the other end, for messages.
+  /// Returns "address:port" of the other end, for messages.
   const std::string& peer_name() const { return peer_name_; }
   int fd() const { return socket_.get(); }
 
@@ -95,11 +98,12 @@ class TcpConnection {
   /// Sends and receives as much as possible without blocking.
   void progress();
 
-  /// Received bytes that have not been taken.
+  /// Returns received bytes that `take` has not removed.
   std::string_view arrived() const { return std::string_view(in_).substr(taken_); }
   /// Removes the first `bytes` of `arrived()`.
   void take(std::size_t bytes);
-  /// The first frame, once it is complete. Closes the connection if it is malformed.
+  /// Removes and returns the first frame, if it is complete; closes the connection if it is
+  /// malformed.
   std::optional<Frame> take_frame();
 
   void close(std::string why);
@@ -115,16 +119,16 @@ class TcpConnection {
   std::string in_;
   std::size_t taken_ = 0;
   std::string out_;
-  std::size_t unsent_ = 0;  // Offset of the first byte of out_ that the kernel has not accepted.
+  std::size_t unsent_ = 0;  // offset of the first byte of out_ that the kernel has not accepted
 };
 
-/// Waits until `listener` (if valid) or an open connection is ready, or until `until`, and then
-/// calls `progress` on the connections. Returns whether the listener has a new connection. Errors:
-/// KoloError(kIo) if poll fails.
+/// Waits until `listener` (if not negative) or an open connection is ready, or until `until`; then
+/// calls `progress` on the ready connections. Returns whether the listener has a new connection.
+/// Errors: KoloError(kIo) if poll fails.
 bool progress_until(TimePoint until, int listener, std::span<TcpConnection* const> connections);
 
-/// Sends `error` to all and waits, at most about a second, until they have closed. If the socket
-/// were closed earlier, peers that are still sending could lose the error.
+/// Sends `error` on all connections and waits until the peers have closed them, at most about a
+/// second. If this end closed earlier, peers that are still sending could lose the error.
 void close_with_error(const Error& error, std::span<TcpConnection* const> connections);
 
 }  // namespace kolo

@@ -16,11 +16,11 @@
 namespace kolo {
 namespace {
 
-/// Limit of silent strangers in addition to the ranks, each of which is a stranger until its hello
-/// comes.
+/// Limit of silent connections in addition to those of the ranks, each of which is silent until its
+/// hello is received.
 constexpr std::size_t kMostStrangers = 64;
-/// Limit once all ranks have joined: later connections can only be duplicates, and the job needs
-/// the descriptors.
+/// Limit after all ranks have joined, when the job needs descriptors: more hellos can only be
+/// duplicates.
 constexpr std::size_t kMostLateStrangers = 4;
 constexpr int kMostWarnings = 20;
 
@@ -84,7 +84,7 @@ void TcpLobby::let_in() {
     try {
       socket = accept_from(listener_.get());
       if (!socket) return;
-    } catch (const KoloError&) {  // descriptors have run out
+    } catch (const KoloError&) {  // no descriptor is left
       if (strangers_.empty() && is_complete()) return listener_.reset();
       if (strangers_.empty()) throw;
       drop_oldest_stranger("descriptors have run out");
@@ -120,7 +120,7 @@ void TcpLobby::hear_strangers() {
     const std::string_view arrived = connection.arrived();
     if (!may_be_hello(arrived)) {
       drop(connection, "it is not a rank of Kolo");
-    } else if (!connection.is_open()) {  // closed, even if its hello is complete
+    } else if (!connection.is_open()) {  // dropped, even if its hello is complete
       drop(connection, connection.why_closed());
     } else if (arrived.size() >= kHelloBytes) {
       const std::optional<Hello> hello = decode_hello(arrived.substr(0, kHelloBytes));
@@ -165,8 +165,8 @@ void TcpLobby::introduce(TcpConnection connection, const Hello& hello) {
   contradictions_.erase(rank);
 }
 
-/// Notes a contradiction. Since anyone can send it, the true rank may still come; if it does not,
-/// this is the reason.
+/// Notes why a rank was refused. Any process can send such a hello, so the real rank may still
+/// join; otherwise the note is the reason in the error.
 void TcpLobby::contradict(TcpConnection& connection, int rank, const std::string& contradiction) {
   reject(connection, contradiction);
   if (rank < options_.size && !members_.contains(rank)) contradictions_[rank] = contradiction;

@@ -14,38 +14,38 @@
 
 namespace kolo {
 
-/// The listening side of the TCP rendezvous, on rank 0: ranks 1 to size - 1 join it.
+/// The listening side of the TCP rendezvous, on rank 0, which ranks 1 to size - 1 join.
 ///
-/// The port is open to the network and the job's id is not secret. So silent or half-open
-/// connections, bytes that are no hello, other jobs, and ranks of another world size or version do
-/// not end the start-up. They are refused, with a reason where the peer can read it, and with a
-/// line in the log. The number of silent connections is limited: beyond it the oldest is dropped.
+/// Any machine of the network can reach the port, and the job's id is not secret. Therefore silent
+/// or half-open connections, other protocols, other jobs, and ranks with another world size or
+/// version do not end the start-up. They are refused with a line in the log and an error that the
+/// peer can read. The number of silent connections is limited: beyond it the oldest one is dropped.
 ///
-/// Two processes that claim the same rank end the start-up: most likely the ranks of two jobs meet
-/// at one port, and nothing tells which process belongs to this job.
+/// Two processes that claim the same rank end the start-up: most likely two jobs use the same port,
+/// and the lobby cannot tell which process belongs to this job.
 ///
 /// Threads: one at a time.
 class TcpLobby {
  public:
   TcpLobby(FileDescriptor listener, const TcpOptions& options);
 
-  /// Waits until all ranks have joined, and welcomes them.
-  /// Errors: KoloError(kTimeout) naming the ranks that did not join within `options.timeout`;
-  ///         KoloError(kConfig) likewise if some of them came with another world size or version,
-  ///         which they are told at once; those of `step`.
+  /// Waits until all ranks have joined, and sends them a welcome.
+  /// Errors: KoloError(kTimeout) that names the ranks that did not join within `options.timeout`;
+  /// KoloError(kConfig) instead if some of these connected with another world size or version,
+  /// which is refused at once; errors of `step`.
   void await_members();
 
-  /// Makes progress on all connections, waiting until `until` at most, and answers new ones.
-  /// Errors: KoloError(kConfig) if two processes are one rank; KoloError(kResources) if the ranks
-  ///         alone need more descriptors than rank 0 may open.
+  /// Moves data on all connections and answers new ones; waits until `until` at most.
+  /// Errors: KoloError(kConfig) if two processes claim one rank; KoloError(kResources) if the
+  /// connections of the ranks alone exceed rank 0's limit of open files.
   void step(TimePoint until);
 
-  /// The ranks that have joined.
+  /// The connections of the ranks that have joined, by rank.
   std::map<int, TcpConnection>& members() { return members_; }
   std::vector<TcpConnection*> open_members();
 
  private:
-  /// A connection that has not sent its hello yet.
+  /// A connection that has not sent a complete hello.
   struct Stranger {
     TcpConnection connection;
     TimePoint drop_at;
@@ -66,9 +66,9 @@ class TcpLobby {
   FileDescriptor listener_;
   std::uint64_t job_hash_;
   std::size_t others_;               // number of ranks to wait for
-  std::vector<Stranger> strangers_;  // oldest first
+  std::vector<Stranger> strangers_;  // in the order of their connection
   std::map<int, TcpConnection> members_;
-  std::map<int, std::string> contradictions_;  // by rank that has not joined: why it was refused
+  std::map<int, std::string> contradictions_;  // by refused rank: the reason
   int warnings_ = 0;
 };
 

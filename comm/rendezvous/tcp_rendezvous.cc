@@ -19,7 +19,7 @@ namespace {
 
 // --- Ranks other than 0 -------------------------------------------------------------------------
 
-/// Additional time that other ranks wait: only the error of rank 0 names the missing ranks.
+/// Additional time that other ranks wait for the error of rank 0, which names the missing ranks.
 constexpr std::chrono::seconds kGrace{2};
 
 [[noreturn]] void fail(ErrorCode code, const TcpOptions& options, std::string_view what,
@@ -31,8 +31,8 @@ constexpr std::chrono::seconds kGrace{2};
       .what = fmt::format("rendezvous at {}:{}: {} ({})", options.host, options.port, what, why)});
 }
 
-/// The next frame from rank 0; empty if the connection closes or the deadline passes first.
-/// Errors: the KoloError that rank 0 sends instead.
+/// Returns the next frame from rank 0; nothing if the connection closes or the deadline passes
+/// first. Errors: the KoloError that rank 0 sends instead.
 std::optional<TcpConnection::Frame> next_frame(TcpConnection& connection, TimePoint deadline) {
   for (;;) {
     if (auto frame = connection.take_frame()) {
@@ -75,13 +75,13 @@ TcpConnection join(const TcpOptions& options) {
        fmt::format("rank 0 did not answer within {} ms", options.timeout.count()), why);
 }
 
-/// A rank other than 0 of a TCP rendezvous.
+/// Any rank except rank 0 of a TCP rendezvous.
 ///
-/// Threads: one. Errors: those of rank 0, which names the ranks concerned; KoloError(kTimeout or
-///          kPeerLost) about rank 0 itself. Every later call on a failed rendezvous fails again.
+/// Threads: one. Errors: those of rank 0, which name the ranks concerned; KoloError(kTimeout or
+/// kPeerLost) if rank 0 itself fails. After a failure every later call fails again.
 class TcpClient final : public Rendezvous {
  public:
-  /// Connects to rank 0, repeatedly if necessary, and blocks until all ranks have joined.
+  /// Connects to rank 0 with retries, and blocks until all ranks have joined.
   explicit TcpClient(const TcpOptions& options);
 
   int rank() const override { return options_.rank; }
@@ -118,8 +118,7 @@ std::vector<std::string> TcpClient::all_gather(const std::string& mine) {
 /// Cost:    2(n-1) messages and n(n-1) contributions sent per `all_gather`, all from this rank.
 class TcpServer final : public Rendezvous {
  public:
-  /// Blocks until all ranks have joined; errors of `TcpLobby` are sent to the ranks that have
-  /// joined.
+  /// Blocks until all ranks have joined. Sends errors of `TcpLobby` to the ranks that have joined.
   TcpServer(FileDescriptor listener, const TcpOptions& options);
 
   int rank() const override { return 0; }
@@ -211,7 +210,7 @@ void TcpServer::distribute(const std::vector<std::string>& contributions, TimePo
   }
 }
 
-/// Also answers connections that come after all ranks have joined.
+/// Moves data and also answers connections that are made after all ranks have joined.
 void TcpServer::step(TimePoint until) {
   try {
     lobby_.step(until);

@@ -31,7 +31,8 @@ struct AddressDeleter {
 };
 using AddressList = std::unique_ptr<addrinfo, AddressDeleter>;
 
-/// Addresses of a host; all local ones for an empty host. Null if there are none, with the reason.
+/// Returns the addresses of a host; all local addresses for an empty host. Returns null if there
+/// are none, and sets `why` to the reason.
 AddressList resolve(const std::string& host, std::uint16_t port, std::string& why) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -59,7 +60,7 @@ FileDescriptor listen_at(const addrinfo& address, std::string& why) {
   FileDescriptor socket = open_socket(address.ai_family);
   if (socket) {
     set_flag(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-    // One socket for both address families where the system supports it.
+    // One socket serves both address families if the system supports it.
     if (address.ai_family == AF_INET6) set_flag(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
     if (::bind(socket.get(), address.ai_addr, address.ai_addrlen) == 0 &&
         ::listen(socket.get(), SOMAXCONN) == 0) {
@@ -70,7 +71,7 @@ FileDescriptor listen_at(const addrinfo& address, std::string& why) {
   return {};
 }
 
-/// Waits for a connect in progress. Returns its error, ETIMEDOUT at the deadline.
+/// Waits for a connect in progress. Returns its error; ETIMEDOUT at the deadline.
 int finish_connect(int socket, TimePoint deadline) {
   pollfd polled{.fd = socket, .events = POLLOUT, .revents = 0};
   int ready = 0;
@@ -99,8 +100,8 @@ FileDescriptor connect_at(const addrinfo& address, TimePoint deadline, std::stri
   return {};
 }
 
-/// If no process listens at a port of the ephemeral range, the kernel may choose that port for this
-/// end: then both ends of the connection are the same.
+/// Whether both ends of the connection are the same socket. If no process listens at a port of the
+/// ephemeral range, the kernel may choose this port for the connecting end.
 bool is_connected_to_itself(int socket) {
   sockaddr_storage mine{};
   sockaddr_storage theirs{};
@@ -116,7 +117,7 @@ bool is_connected_to_itself(int socket) {
 FileDescriptor listen_on(const std::string& host, std::uint16_t port) {
   std::string why;
   const AddressList addresses = resolve(is_loopback(host) ? host : "", port, why);
-  // IPv6 first: its socket takes IPv4 connections too.
+  // IPv6 is tried first, because its socket also accepts IPv4 connections.
   bool is_taken = false;
   for (const int family : {AF_INET6, AF_INET}) {
     for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
@@ -157,7 +158,7 @@ FileDescriptor connect_to(const std::string& host, std::uint16_t port, TimePoint
                           std::string& why) {
   const AddressList addresses = resolve(host, port, why);
   for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
-    // An unresponsive address must not prevent trying the next one.
+    // An address that does not answer must not prevent trying the next one.
     const TimePoint next = SteadyClock{}.now() + kConnectTimeout;
     FileDescriptor socket = connect_at(*at, std::min(deadline, next), why);
     if (!socket) continue;

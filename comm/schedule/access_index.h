@@ -9,13 +9,13 @@
 
 namespace kolo {
 
-/// The accesses of steps to a region, indexed by range.
+/// An index of the accesses that steps make to one region, for searches by range.
 ///
-/// Accesses of similar lengths are stored together, by offset, so that a search for a range
-/// examines few others: schedules of many chunks stay cheap to build.
+/// Accesses are grouped by the bit width of their length and sorted by offset within a group. A
+/// search therefore examines few accesses that do not overlap its range, and schedules of many
+/// chunks are cheap to build.
 ///
-/// Threads: one. Cost: logarithmic in the number of accesses per power of two of length, plus
-///                     the results.
+/// Threads: one. Cost: logarithmic in the number of accesses for each group, plus the results.
 class AccessIndex {
  public:
   void add(StepId step, const Range& range, Access access) {
@@ -23,7 +23,7 @@ class AccessIndex {
     by_length_[bits_of(range.count)].emplace(range.offset, Entry{step, range.count, access});
   }
 
-  /// Removes accesses that lie entirely in `range`.
+  /// Removes the accesses that lie entirely in `range`.
   void erase_inside(const Range& range) {
     for (auto& [width, accesses] : by_length_) {
       auto each = accesses.lower_bound(range.offset);
@@ -33,12 +33,12 @@ class AccessIndex {
     }
   }
 
-  /// Calls `visit(step, access)` for accesses that overlap `range`.
+  /// Calls `visit(step, access)` for each access that overlaps `range`.
   template <typename Visit>
   void for_each_overlap(const Range& range, Visit visit) const {
     if (range.count == 0) return;
     for (const auto& [width, accesses] : by_length_) {
-      // No access in this class is longer.
+      // The largest length with this bit width.
       const std::size_t longest = (std::size_t{1} << (width - 1)) * 2 - 1;
       auto each = accesses.lower_bound(range.offset - std::min(range.offset, longest));
       for (; each != accesses.end() && each->first < range.end(); ++each) {
@@ -60,7 +60,7 @@ class AccessIndex {
     return static_cast<std::size_t>(std::bit_width(count));
   }
 
-  /// By bit width of the length (not 0), then by offset.
+  /// The outer key is the bit width of the length (not 0), the inner key is the offset in elements.
   std::map<std::size_t, std::multimap<std::size_t, Entry>> by_length_;
 };
 

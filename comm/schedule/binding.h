@@ -14,41 +14,42 @@
 
 namespace kolo {
 
-/// The resources for all runs of a bucket, fixed for its life. All fields except `name`, packers
-/// and stores are equal on all ranks.
+/// The resources that all runs of a bucket use; they stay the same while the bucket exists. All
+/// fields except `name`, packers and stores are equal on all ranks.
 struct Binding {
-  std::string name = {};  ///< For errors and traces.
+  std::string name = {};  ///< The bucket's name in errors and traces.
   BucketId bucket = 0;
-  std::uint64_t first_iteration = 0;  ///< Higher than all iterations of earlier buckets with this
-                                      ///< number.
-  std::uint32_t first_flag = 0;       ///< The schedule's flags are first_flag .. + flag_count - 1.
-  /// The largest earlier value of these flags: iteration n raises them to flag_base + n + 1.
+  /// Number of the bucket's first iteration. It is higher than the iteration numbers of all earlier
+  /// buckets with the same id.
+  std::uint64_t first_iteration = 0;
+  /// The schedule uses the flags first_flag .. first_flag + flag_count - 1.
+  std::uint32_t first_flag = 0;
+  /// The largest earlier value of these flags. Iteration n raises them to flag_base + n + 1.
   std::uint64_t flag_base = 0;
-  /// Start of the bucket, and of the first turn of its staging memory, in every rank's arena. It
-  /// needs as many bytes as `arena_needs` returns.
+  /// Offsets in bytes from the start of every rank's arena: of the bucket, and of the first copy of
+  /// its staging memory (see Schedule::staging_turns). `arena_needs` returns the sizes.
   std::size_t arena_offset = 0;
   std::size_t staging_offset = 0;
-  double scale = 1.0;  ///< Applied by the steps that complete a result.
-  /// The packer scales contributions, so reductions must not read tensors directly. For host
-  /// buckets out of place, whose contributions may nevertheless lie in the results' memory.
+  double scale = 1.0;  ///< The factor by which steps with `Step::finishes` multiply.
+  /// The packer scales contributions, so reductions read packed copies instead of the tensors. Only
+  /// host buckets out of place set this; contributions and results may be in the same memory.
   bool packs_contributions = false;
-  // For host buckets; may differ by rank:
-  Stores unpack_stores = Stores::kCached;  ///< For writing results to tensors.
-  Stores sum_stores = Stores::kCached;     ///< For writing sums to tensors.
-  Stores exposure_stores =
-      Stores::kCached;               ///< For writing contributions to slots (see ExposedBuffer).
-  bool exposes_small_pages = false;  ///< Private memory is exposed whatever its page
-                                     ///< size.
-  /// For host buckets not in place. Device buckets of kUser use it only to locate pieces: the
-  /// elements that a step names are contiguous in a tensor.
+  // These fields concern host buckets and may differ by rank.
+  Stores unpack_stores = Stores::kCached;    ///< How results are written to tensors.
+  Stores sum_stores = Stores::kCached;       ///< How sums are written to tensors.
+  Stores exposure_stores = Stores::kCached;  ///< How contributions are written to slots.
+  bool exposes_small_pages = false;          ///< Peers may access private memory in small pages.
+  /// Set for host buckets not in place. Device buckets of kUser use it only to find addresses: each
+  /// range that a step names is contiguous in one tensor.
   std::shared_ptr<Packer> packer = {};
-  std::shared_ptr<Codec> codec = {};  ///< For host buckets with codec steps.
-  /// For host buckets with tensors in device memory: the packer finds them here. An iteration runs
-  /// once the bounce buffer is full, and ends when it is drained.
+  std::shared_ptr<Codec> codec = {};  ///< Set for host buckets with codec steps.
+  /// Set for host buckets with tensors in device memory: the packer reads and writes the bounce
+  /// buffer instead of the tensors. Steps start once the bounce buffer is full, and the iteration
+  /// ends when it is drained.
   std::shared_ptr<BounceBuffer> bounce_buffer = {};
-  std::shared_ptr<StreamPacker> stream_packer = {};  ///< For staged device buckets.
-  /// For device buckets: events recorded before each iteration; no work of the iteration starts
-  /// before them. Null entries need no wait.
+  std::shared_ptr<StreamPacker> stream_packer = {};  ///< Set for staged device buckets.
+  /// Set for device buckets. The caller records these events before each iteration, and the
+  /// iteration's work on the device waits for them. A null entry causes no wait.
   std::vector<const Event*> inputs = {};
 };
 

@@ -10,45 +10,47 @@
 
 namespace kolo {
 
-/// Uncoded elements of a bucket's dtype that a codec reads or writes, contiguous in memory or in
-/// the caller's tensors.
+/// The elements of a bucket that a codec reads or writes. They have the bucket's dtype and are
+/// contiguous, either in memory at `data` or in the bucket's order in `tensors`.
 struct CodecElements {
-  std::byte* data = nullptr;  ///< Null: elements [offset, offset + count) of `tensors`.
+  std::byte* data = nullptr;  ///< If null, the elements are [offset, offset + count) of `tensors`.
   Packer* tensors = nullptr;
   std::size_t offset = 0;
   std::size_t count = 0;
 };
 
-/// Memory of payloads, each of its planned size, in the order of the elements that they encode.
+/// The memory of payloads, in the order of the elements that they encode. Each span has the
+/// payload's planned capacity.
 using Payloads = std::span<const std::span<std::byte>>;
 
-/// Converts a bucket's elements to payloads and back. Its functions are the verbs of kCodec steps,
-/// which run in this order. Payloads have a planned capacity, so that schedules do not depend on
-/// the data; they begin with the number of used bytes, and only used bytes are sent.
+/// Converts a bucket's elements to payloads and back. Each member function implements one verb of
+/// kCodec steps; steps call them in the order of declaration. A payload's capacity is planned in
+/// advance, so that schedules do not depend on the data. A payload begins with its number of used
+/// bytes, and only used bytes are sent.
 ///
-/// The verifier trusts the contracts of these functions. The order of elements in neighbouring
-/// payloads is up to the codec, but must be equal on all ranks.
+/// The verifier assumes that codecs meet these contracts. The codec chooses the order of elements
+/// in adjacent payloads; all ranks must use the same order.
 ///
-/// Threads: the executor's. Nothing allocates once every function has run.
-/// Errors:  KoloError(kInternal) for a payload that no peer can have sent.
+/// Threads: the executor's. After each function has run once, calls allocate nothing.
+/// Errors:  KoloError(kInternal) for a payload that no correct peer sends.
 class Codec {
  public:
   virtual ~Codec() = default;
 
-  /// Takes this rank's contribution, in place, for a bucket that continues without coding.
+  /// Updates this rank's contribution in place for a step that sends it without encoding.
   virtual void fold(const CodecElements& elements) = 0;
   /// Encodes this rank's contribution.
   virtual void encode(const CodecElements& contribution, Payloads payloads) = 0;
-  /// Sums contributions to the same elements, one source per participating rank, in ascending rank
-  /// order.
+  /// Sums the contributions of all ranks to the same elements. `sources` has one payload per
+  /// contributing rank, in ascending order of ranks.
   virtual void merge(Payloads sources, Payloads sum) = 0;
-  /// Decodes results to elements, multiplied by `scale`.
+  /// Decodes `results` to `elements` and multiplies them by `scale`.
   virtual void decode(Payloads results, const CodecElements& elements, double scale) = 0;
-  /// Reads the finished elements without changing them.
+  /// Reads the final elements without changing them.
   virtual void inspect(const CodecElements& finished) = 0;
 };
 
-/// Number of used bytes of a payload, which come first in it.
+/// Returns the number of used bytes of a payload, which its first 8 bytes hold.
 inline std::size_t used_payload_bytes(std::span<const std::byte> payload) {
   std::uint64_t used = 0;
   ensure(payload.size() >= sizeof(used), "a payload has no room for its length");
@@ -57,20 +59,21 @@ inline std::size_t used_payload_bytes(std::span<const std::byte> payload) {
   return used;
 }
 
-/// Several payloads joined into one message: the total length, then the used bytes of each payload.
+/// A joined payload holds several payloads in one message: the total number of used bytes, then the
+/// used bytes of each payload, padded to a multiple of 8.
 ///
-///     | used bytes of the whole | payload 0 | payload 1 | ...          each to a multiple of 8
+///     | used bytes of the whole | payload 0 | payload 1 | ...
 ///
-/// Threads: pure; any.
+/// The following functions are pure and may be called from any thread.
 
-/// The bytes of a joined payload: the header and, for each part, `joined_bytes` of its capacity.
+/// A joined payload needs kJoinedHeaderBytes plus, for each part, `joined_bytes` of its capacity.
 inline constexpr std::size_t kJoinedHeaderBytes = 8;
 std::size_t joined_bytes(std::size_t part_capacity);
 
-/// Before: `whole` has kJoinedHeaderBytes and the `joined_bytes` of every part.
+/// Joins `parts` in `whole`, which is large enough for the header and all parts.
 void join_payloads(Payloads parts, std::span<std::byte> whole);
-/// Splits a joined payload. Errors: KoloError(kInternal) unless `whole` has this number of
-/// payloads, none larger than planned.
+/// Splits a joined payload into `parts`. Errors: KoloError(kInternal) unless `whole` contains
+/// exactly parts.size() payloads, each within its capacity.
 void part_payloads(std::span<const std::byte> whole, Payloads parts);
 
 }  // namespace kolo

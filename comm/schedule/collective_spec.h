@@ -16,7 +16,7 @@
 
 namespace kolo {
 
-/// Consecutive ranks, usually one or all.
+/// A range of consecutive ranks, usually one rank or all ranks.
 class RankRange {
  public:
   class Iterator {
@@ -49,7 +49,7 @@ class RankRange {
   constexpr std::size_t size() const { return static_cast<std::size_t>(end_ - first_); }
   constexpr bool empty() const { return first_ == end_; }
   constexpr int front() const { return first_; }
-  /// One past the last rank.
+  /// Returns the number after the last rank.
   constexpr int end_rank() const { return end_; }
   constexpr bool contains(int rank) const { return first_ <= rank && rank < end_; }
   constexpr Iterator begin() const { return Iterator(first_); }
@@ -60,40 +60,40 @@ class RankRange {
   int first_ = 0, end_ = 0;
 };
 
-/// The extents of adjacent parts; equal parts take no memory.
+/// The extents of adjacent parts of a tensor. Parts of equal size are stored as one number.
 ///
-/// Threads: immutable; any. Cost: copies share the counts.
+/// Threads: immutable; any. Cost: copies share the memory of the counts.
 class PartExtents {
  public:
   PartExtents() = default;
-  /// `parts` parts of `each` elements.
+  /// Makes `parts` parts of `each` elements.
   PartExtents(std::size_t parts, std::size_t each) : parts_(parts), each_(each) {}
-  /// Implicit, so that a list of counts converts.
+  /// Implicit, so that callers can pass a list of counts.
   PartExtents(std::span<const std::size_t> counts)  // NOLINT(google-explicit-constructor)
       : PartExtents(counts, 1) {}
   PartExtents(const std::vector<std::size_t>& counts)  // NOLINT(google-explicit-constructor)
       : PartExtents(std::span(counts)) {}
-  /// `times` consecutive parts of each of `counts`.
+  /// Makes one part of `times * counts[i]` elements for each i.
   PartExtents(std::span<const std::size_t> counts, std::size_t times);
 
   std::size_t size() const { return parts_; }
   bool are_equal() const { return ends_ == nullptr; }
-  /// Part i, relative to the beginning of the first part.
+  /// Returns part i; its offset is relative to the start of part 0.
   Extent operator[](std::size_t i) const {
     if (are_equal()) return {i * each_, each_};
     const std::size_t begin = i == 0 ? 0 : (*ends_)[i - 1];
     return {begin, (*ends_)[i] - begin};
   }
-  /// Total number of elements.
+  /// Total number of elements of all parts.
   std::size_t total() const { return parts_ == 0 ? 0 : (*this)[parts_ - 1].end(); }
 
  private:
   std::size_t parts_ = 0, each_ = 0;
-  /// Shared, because a plan copies its spec; null if all parts are equal.
+  /// The end of each part in elements; null if all parts are equal. Copies of a spec share it.
   std::shared_ptr<const std::vector<std::size_t>> ends_;
 };
 
-/// A collective, or a call without data.
+/// The kinds of collectives, and of calls that move no data.
 enum class CollectiveKind : std::uint8_t {
   kAllReduce,
   kReduce,
@@ -103,28 +103,29 @@ enum class CollectiveKind : std::uint8_t {
   kGather,
   kScatter,
   kAllToAll,
-  kBarrier,  ///< Has no parts.
-  kClose,    ///< The end of the job.
-  kOther,    ///< Arbitrary parts.
+  kBarrier,  ///< Waits for all ranks; has no parts.
+  kClose,    ///< Ends the job; has no parts.
+  kOther,    ///< Has arbitrary parts; see CollectiveSpec::of_parts.
 };
 
-/// Which ranks contribute to the parts of a spec, or receive them.
+/// The ranks that contribute to a part of a spec, or that receive it.
 enum class PartRanks : std::uint8_t {
   kNone,
   kAll,
   kRoot,
-  kOwn,  ///< There is a part for each rank, its own; or for each pair of a contributor and
-         ///< receiver.
+  kOwn,  ///< Part i belongs to rank i. If contributors and receivers are both kOwn, there is a part
+         ///< for each pair of a contributor and a receiver.
 };
 
 struct CollectiveTraits {
   CollectiveKind value;
-  std::string_view names[2];  ///< Names of the collective and of its call.
+  /// Names of the collective, such as "all-reduce", and of its call, such as "all_reduce".
+  std::string_view names[2];
   PartRanks contributors = PartRanks::kNone;
   PartRanks receivers = PartRanks::kNone;
 };
 
-/// One row per kind, in the order of the enumeration.
+/// One row per kind, in the order of CollectiveKind.
 inline constexpr CollectiveTraits kCollectiveTraits[] = {
     {CollectiveKind::kAllReduce, {"all-reduce", "all_reduce"}, PartRanks::kAll, PartRanks::kAll},
     {CollectiveKind::kReduce, {"reduce", "reduce"}, PartRanks::kAll, PartRanks::kRoot},
@@ -161,46 +162,47 @@ constexpr bool has_root(CollectiveKind kind) { return is_from_root(kind) || is_t
 constexpr bool reduces(CollectiveKind kind) {
   return traits_of(kind).contributors == PartRanks::kAll;
 }
-/// Whether a rank's input has a part for each rank.
+/// Whether a rank's input has one part for each rank.
 constexpr bool takes_parts(CollectiveKind kind) {
   return traits_of(kind).receivers == PartRanks::kOwn;
 }
-/// Whether a rank's result has a part for each rank.
+/// Whether a rank's result has one part for each rank.
 constexpr bool gives_parts(CollectiveKind kind) {
   return traits_of(kind).contributors == PartRanks::kOwn;
 }
 /// Whether the elements are divided into one part per rank or per pair of ranks.
 constexpr bool has_parts(CollectiveKind kind) { return takes_parts(kind) || gives_parts(kind); }
 constexpr bool has_pairs(CollectiveKind kind) { return takes_parts(kind) && gives_parts(kind); }
-/// Whether only the root decides to work in place.
+/// Whether the root alone chooses if its tensor is used in place.
 constexpr bool is_up_to_root(CollectiveKind kind) { return has_root(kind) && has_parts(kind); }
 
 constexpr bool is_called(CollectiveKind kind) { return !traits_of(kind).names[1].empty(); }
 
-/// Every collective, for loops.
+/// All kinds that move data.
 inline constexpr auto kAllCollectiveKinds = values_where<kCollectiveTraits, has_elements>();
 
-/// "all-reduce", "reduce", "broadcast", ...; empty for a kind that is not a collective.
+/// Returns "all-reduce", "reduce", "broadcast", ...; empty for kBarrier, kClose and kOther.
 std::string_view to_string(CollectiveKind kind);
-/// "all_reduce", ..., "barrier"; empty for kOther.
+/// Returns "all_reduce", ..., "barrier", "close"; empty for kOther.
 constexpr std::string_view call_name(CollectiveKind kind) { return traits_of(kind).names[1]; }
-/// The names of all collectives.
+/// Returns the names of all kinds that move data.
 std::vector<std::string> collective_kind_names();
-/// Errors: UsageError that lists the valid names.
+/// Returns the kind with this name. Errors: UsageError that lists the valid names.
 CollectiveKind parse_collective_kind(std::string_view name);
 
-/// The purpose of a set of schedules, one per rank: for each part of a bucket, the ranks that
-/// contribute to it and the ranks that receive the result (see `kCollectiveTraits`).
+/// The purpose of the schedules of all ranks for one bucket: which ranks contribute to each part of
+/// the bucket, and which ranks receive its result (see `kCollectiveTraits`).
 ///
-/// The bucket holds all parts contiguously. A rank needs memory for parts that it contributes to or
-/// receives. A spec for several tensors has the parts of each, one tensor after the other.
+/// The bucket holds all parts contiguously. A rank needs memory only for parts that it contributes
+/// to or receives. A spec for several tensors has all parts of the first tensor, then all parts of
+/// the second, and so on.
 ///
-/// Parts are computed on request: an all-to-all has one per pair of ranks.
+/// `part` computes a part on each call, because an all-to-all has one part per pair of ranks.
 class CollectiveSpec {
  public:
   struct Part {
     Extent extent;
-    RankRange contributors;  ///< Each contributes to every element exactly once.
+    RankRange contributors;  ///< Each rank contributes to every element exactly once.
     RankRange receivers;
 
     bool sums() const { return contributors.size() > 1; }
@@ -208,7 +210,7 @@ class CollectiveSpec {
     bool receives(int rank) const { return receivers.contains(rank); }
   };
 
-  /// All parts, in the order of their offsets. The spec outlives this view.
+  /// An iterable view of all parts, in the order of their offsets. The spec must outlive this view.
   class Parts {
    public:
     class Iterator {
@@ -242,19 +244,19 @@ class CollectiveSpec {
     const CollectiveSpec& spec_;
   };
 
-  /// A part with this count ends at the end of the bucket.
+  /// A count that stands for all remaining elements of the bucket.
   static constexpr std::size_t kWhole = std::numeric_limits<std::size_t>::max();
 
   CollectiveKind kind = CollectiveKind::kOther;
-  int root = 0;  ///< For kinds with a root.
+  int root = 0;  ///< Used only by kinds with a root.
 
   CollectiveSpec() = default;
 
-  /// The number of parts. They are contiguous from offset 0 on; some may be empty.
+  /// Number of parts. They are contiguous and start at offset 0; some may be empty.
   std::size_t size() const { return tensors_.size() * parts_of_tensor(); }
   Part part(std::size_t index) const;
   Parts parts() const { return Parts(*this); }
-  /// Elements in all parts.
+  /// Total number of elements of all parts.
   std::size_t count() const;
 
   std::size_t tensors() const { return tensors_.size(); }
@@ -262,16 +264,17 @@ class CollectiveSpec {
   std::size_t parts_of_tensor() const {
     return tensors_.empty() ? 0 : tensors_.front().counts.size();
   }
-  /// Whether all parts of each tensor are equal.
+  /// Whether the parts of each tensor are of equal size.
   bool has_equal_parts() const;
-  /// Whether each rank receives data that every other rank contributes to, so that no rank is done
-  /// before all have begun.
+  /// Whether each rank receives data from every other rank, so that no rank completes before all
+  /// ranks have started.
   bool is_mutual() const;
 
-  /// One spec for all tensors: combines specs of equal kind, root and number of ranks, with counts.
+  /// Makes one spec for several tensors from their specs, which have equal kind, root and number of
+  /// ranks, and counts other than kWhole.
   static CollectiveSpec of_tensors(const std::vector<CollectiveSpec>& each);
-  /// Without counts, the number of elements is that of the bucket. `counts`: elements of each part
-  /// of a collective.
+  /// Makes a spec from the number of elements of each part. The functions below use kWhole by
+  /// default, which stands for the bucket's number of elements.
   static CollectiveSpec of(CollectiveKind kind, int root, int world_size, PartExtents counts) {
     return {kind, root, world_size, std::move(counts)};
   }
@@ -284,7 +287,7 @@ class CollectiveSpec {
   static CollectiveSpec broadcast(int root, int world_size, std::size_t count = kWhole) {
     return of(CollectiveKind::kBroadcast, root, world_size, {1, count});
   }
-  /// `counts`: elements of each rank's part.
+  /// `counts[r]` is the number of elements of rank r's part.
   static CollectiveSpec reduce_scatter(const PartExtents& counts) {
     return of(CollectiveKind::kReduceScatter, 0, static_cast<int>(counts.size()), counts);
   }
@@ -297,11 +300,11 @@ class CollectiveSpec {
   static CollectiveSpec scatter(int root, const PartExtents& counts) {
     return of(CollectiveKind::kScatter, root, static_cast<int>(counts.size()), counts);
   }
-  /// `counts[s * world_size + r]`: elements that rank s has for rank r.
+  /// `counts[s * world_size + r]` is the number of elements that rank s sends to rank r.
   static CollectiveSpec all_to_all(int world_size, const PartExtents& counts) {
     return of(CollectiveKind::kAllToAll, 0, world_size, counts);
   }
-  /// Arbitrary parts, contiguous from offset 0 on.
+  /// Makes a spec of kind kOther. Its parts are contiguous and start at offset 0.
   static CollectiveSpec of_parts(int world_size, const std::vector<Part>& parts);
 
  private:
@@ -315,22 +318,23 @@ class CollectiveSpec {
 
   CollectiveSpec(CollectiveKind of_kind, int of_root, int world_size, PartExtents counts);
   Roles roles(std::size_t part_of_tensor) const;
-  /// Whether any tensor has elements in the part.
+  /// Whether any tensor has elements in this part.
   bool has_elements(std::size_t part_of_tensor) const;
   bool others_are_mutual() const;
   friend CollectiveSpec merged(const CollectiveSpec& spec);
 
   int world_size_ = 0;
   std::vector<Tensor> tensors_;
-  /// Shared, because a plan copies its spec; by part, for kOther.
+  /// For kOther only: contributors and receivers by part. Copies of a spec share it.
   std::shared_ptr<const std::vector<Roles>> others_;
 };
 
-/// A spec for tools, with equal parts as large as a buffer of `count` elements allows. The buffer
-/// holds the parts of all ranks, or the parts that one rank has for all; rank 0 is the root.
+/// Makes a spec with equal parts, for tools. `count` is the number of elements of all ranks' parts;
+/// for an all-to-all, of the parts that one rank sends. Rank 0 is the root.
 CollectiveSpec even_spec(CollectiveKind kind, int ranks, std::size_t count);
 
-/// The same work as a spec for one tensor, each of whose parts joins the parts of all tensors.
+/// Returns a spec for one tensor that stands for the same collective: part i holds the elements of
+/// part i of every tensor of `spec`.
 CollectiveSpec merged(const CollectiveSpec& spec);
 
 }  // namespace kolo

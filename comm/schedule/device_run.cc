@@ -127,7 +127,7 @@ std::byte* DeviceRun::address(const Range& range) const {
   if (range.region == Region::kUser || range.region == Region::kInput) {
     if (range.count == 0) return nullptr;
     const Packer::Piece piece = binding.packer->piece(range.offset, range.count);
-    // A contribution is only read.
+    // The caller only reads contributions, so removing const is safe.
     return range.region == Region::kUser ? piece.data : const_cast<std::byte*>(piece.input);
   }
   const DeviceMemory& memory = range.region == Region::kBucket    ? bucket_

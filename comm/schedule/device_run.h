@@ -14,49 +14,49 @@
 
 namespace kolo {
 
-/// The concurrent streams of a device.
+/// The device streams, which run concurrently.
 enum class DeviceLine : std::uint8_t {
   kPacks,        ///< Pack kernels, which wait for the caller's kernels.
   kKernels,      ///< All other kernels.
-  kCollectives,  ///< Native steps.
-  kDown,         ///< Copies to staging memory.
-  kUp,           ///< Copies from staging memory.
-  kEnd,          ///< Ends of buckets; no work of its own.
+  kCollectives,  ///< Native steps (collectives of the device library).
+  kDown,         ///< Copies from device memory to staging memory.
+  kUp,           ///< Copies from staging memory to device memory.
+  kEnd,          ///< Waits for the ends of iterations; runs no kernel or copy.
 };
 inline constexpr std::size_t kDeviceLines = 6;
 
-/// The memory of a device bucket and the dependencies of its steps on the device: made at plan
-/// time, used in every iteration. Threads: the executor's.
+/// The memory of a device bucket and the dependencies between its steps on the device. It is made
+/// at plan time and used in every iteration. Threads: the executor's.
 class DeviceRun {
  public:
-  /// The ranges of a native step with one range per rank, in the form that its library takes.
+  /// The ranges of a native step that has one range per rank, as arguments of the device library.
   /// `point` fills in the addresses.
   struct Parts {
-    std::vector<std::size_t> counts = {};             ///< By tensor and rank; unused for an
-                                                      ///< exchange.
-    std::vector<GroupTensor> tensors = {};            ///< Refer to `counts`.
-    std::vector<GroupPart> sent = {}, received = {};  ///< For an exchange.
+    std::vector<std::size_t> counts = {};             ///< Numbers of elements, by tensor and rank.
+    std::vector<GroupTensor> tensors = {};            ///< One entry per tensor; refers to `counts`.
+    std::vector<GroupPart> sent = {}, received = {};  ///< By rank; for kExchange only.
   };
 
   struct OnDevice {
     DeviceLine line = DeviceLine::kKernels;
-    std::unique_ptr<Event> event = {};               ///< Recorded after the step, if needed.
-    std::vector<const Event*> waits = {};            ///< Recorded after its predecessors on other
-                                                     ///< streams.
-    bool waits_for_inputs = false;                   ///< It has no predecessor on the device.
-    bool is_tracked = false;                         ///< A step outside the device waits for it.
-    std::optional<LaunchOrder::Launch> launch = {};  ///< For a native step.
+    std::unique_ptr<Event> event = {};     ///< Recorded after the step; null if unused.
+    std::vector<const Event*> waits = {};  ///< Events of predecessors on other streams.
+    /// The step has no predecessor on the device, so it waits for the bucket's inputs.
+    bool waits_for_inputs = false;
+    bool is_tracked = false;                         ///< Steps outside the device wait for it.
+    std::optional<LaunchOrder::Launch> launch = {};  ///< Set for native steps only.
     Parts parts = {};
   };
 
-  /// `schedule` and `binding` outlive the run. Collective. Errors: KoloError(kResources).
+  /// Allocates memory and events. `schedule` and `binding` must outlive the run. Collective: all
+  /// ranks call it together. Errors: KoloError(kResources).
   DeviceRun(const DeviceAccess& access, const Schedule& schedule, const Binding& binding);
 
-  /// Whether the step runs on a stream; the executor runs the others.
+  /// Whether the step runs on a device stream; otherwise the executor runs it.
   static bool runs(const Schedule& schedule, const Step& step);
 
-  /// Address of a range of this rank's memory; for a range in tensors it may change with each use.
-  /// Null for an empty range in tensors.
+  /// Returns the address of a range in this rank's memory; null for an empty range of tensors.
+  /// Addresses in tensors may change between iterations.
   std::byte* address(const Range& range) const;
   /// Writes the current addresses of a native step's ranges to `parts`.
   void point(const Step& step, Parts& parts) const;
@@ -65,15 +65,15 @@ class DeviceRun {
 
   const Schedule& schedule;
   const Binding& binding;
-  std::vector<OnDevice> steps;          ///< By step.
+  std::vector<OnDevice> steps;          ///< Indexed by StepId.
   std::unique_ptr<Event> inputs_ready;  ///< Recorded after all inputs; null without inputs.
-  std::unique_ptr<Event> finished;      ///< Recorded after the iteration that was sealed last.
-  std::vector<const Event*> ends;       ///< Recorded after steps without successors.
+  std::unique_ptr<Event> finished;      ///< Recorded at the end of the last sealed iteration.
+  std::vector<const Event*> ends;       ///< Events of the steps without successors.
   std::vector<const void*> source_addresses;
   std::uint64_t iteration = 0;
 
  private:
-  /// Address of the first non-empty range; null if all are empty.
+  /// Returns the address of the first non-empty range; null if all are empty.
   std::byte* first_address(std::span<const Range> ranges) const;
   void allocate(const DeviceAccess& access);
   void link_steps(Device& device);

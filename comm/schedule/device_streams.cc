@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-/// Ordinal of the unique id, distinct from messages of a schedule and the turns of its launches.
+/// Ordinal of the message with the unique id; schedules and LaunchOrder use smaller ordinals.
 constexpr std::uint32_t kUniqueId = (std::uint32_t{1} << kTagOrdinalBits) - 1;
 
 }  // namespace
@@ -60,11 +60,11 @@ void LazyCommunicator::give_up() {
 
 namespace {
 
-/// Asking a group for errors takes a lock in its library, so only some polls do so.
+/// `async_error` takes a lock in the device library, so most polls do not call it.
 constexpr unsigned kPollsPerGroupCheck = 32;
 constexpr std::chrono::milliseconds kAbortWithin{5'000};
 
-/// The rank after `rank`, the first after the last; -1 if it is alone.
+/// Returns the rank after `rank` in `ranks`, cyclically; -1 if there is no other rank.
 int next_of(const std::vector<int>& ranks, int rank) {
   if (ranks.size() < 2) return -1;
   const auto next = std::next(std::find(ranks.begin(), ranks.end(), rank));
@@ -82,8 +82,8 @@ void make_missing(Streams& streams, Device& device) {
 
 void DeviceStreams::PendingQueue::pop() {
   ++first_;
-  // Moves items to the front while that is cheap, so that a queue that never runs empty does not
-  // grow.
+  // Moves items to the front once half of the memory is free, so that a queue that never becomes
+  // empty does not grow.
   if (first_ * 2 >= items_.size()) {
     items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
     first_ = 0;
@@ -117,7 +117,7 @@ Stream& DeviceStreams::stream(DeviceLine line) { return *streams_[static_cast<st
 
 std::unique_ptr<DeviceRun> DeviceStreams::prepare(const Schedule& schedule,
                                                   const Binding& binding) {
-  make_missing(streams_, access_.device);  // a group creates streams only when needed
+  make_missing(streams_, access_.device);  // creates streams on demand
   for (const Step& step : schedule.steps) {
     if (step.kind != StepKind::kNative) continue;
     const bool has_group = step.group == NativeGroup::kNode ? has_node_group() : has_world_group();
@@ -202,7 +202,7 @@ void DeviceStreams::launch_native(DeviceRun& run, const Step& step, DeviceRun::P
                                   Stream& on) {
   DeviceCommunicator* const group = group_of(step);
   const DType dtype = run.schedule.layout.dtype;
-  // An average is divided once, by the step that completes it.
+  // The step that finishes an average divides it; earlier steps only sum.
   const ReduceOp op = run.schedule.layout.op == ReduceOp::kAverage && !step.finishes
                           ? ReduceOp::kSum
                           : run.schedule.layout.op;
@@ -286,7 +286,8 @@ bool DeviceStreams::busy() const {
 
 void DeviceStreams::abort() {
   if (late_world_) late_world_->give_up();
-  // Begins all aborts before waiting for one, because each may wait for kernels of the others.
+  // Starts all aborts before it waits for one: an abort may wait for kernels of other
+  // communicators.
   for (DeviceCommunicator* group : groups_) group->abort(std::chrono::milliseconds(0));
   for (DeviceCommunicator* group : groups_) group->abort(kAbortWithin);
   for (PendingQueue& queue : pending_) queue.clear();

@@ -17,35 +17,35 @@
 
 namespace kolo {
 
-/// Connects the device collectives among all ranks of a transport (such as a group's) when they are
-/// first needed. This begins with the plan of a bucket, which all ranks make at the same agreement.
+/// Connects the device communicator of all ranks of a transport (of the job or a group) when it is
+/// first needed. All ranks plan the first bucket that uses it at the same agreement.
 ///
 ///   idle --expect--> expected --unique id arrives--> connecting --> connected
 ///
-/// The first rank makes the unique id, and sends it to the others when a bucket starts, because by
-/// then all of them expect it.
+/// Rank 0 makes the unique id. It sends the id to the other ranks when such a bucket starts,
+/// because then all ranks have called `expect` and posted the receive.
 ///
 /// Threads: the executor's. Never blocks.
 class LazyCommunicator {
  public:
-  /// `transport` and `connector` outlive it.
+  /// `transport` and `connector` must outlive this object.
   LazyCommunicator(Transport& transport, CommunicatorConnector& connector)
       : transport_(transport), connector_(connector) {}
 
-  /// Notes that a planned bucket needs the group; its first iteration is `iteration`. Only the
-  /// first call counts.
+  /// Notes that a planned bucket with this first iteration needs the communicator. Only the first
+  /// call has an effect.
   void expect(BucketId bucket, std::uint64_t iteration);
-  /// Notes that such a bucket starts, on all ranks. Only the first call counts. Errors: as
-  /// `CommunicatorConnector::make_unique_id`.
+  /// Notes that a bucket that needs the communicator starts. All ranks call it; only the first call
+  /// has an effect. Errors: as `CommunicatorConnector::make_unique_id`.
   void start();
 
-  /// Advances the connection. Returns the group once, when it is connected. Errors: those of
-  /// `CommunicatorConnector` and `ConnectingCommunicator`.
+  /// Advances the connection. Returns the communicator once, when it is connected; otherwise null.
+  /// Errors: as `CommunicatorConnector` and `ConnectingCommunicator`.
   std::unique_ptr<DeviceCommunicator> poll();
 
-  /// Whether a bucket has started and waits for the group.
+  /// Whether a bucket has started and waits for the communicator.
   bool is_busy() const { return is_started_ && state_ != State::kOver; }
-  /// Gives up a connection in progress, and starts none any more.
+  /// Ends a connection in progress and prevents later ones.
   void give_up();
 
  private:
@@ -66,10 +66,9 @@ class LazyCommunicator {
 /// Runs the local steps of device buckets on streams.
 ///
 /// There is one stream for each kind of concurrent work: packing, which waits for the caller's
-/// kernels; other kernels; collectives; copies down to staging memory; copies up from it. A step is
-/// enqueued as soon as its predecessors on the device are enqueued: events between streams keep the
-/// order without the processor waiting. An event is polled only if a message must wait for the
-/// device.
+/// kernels; other kernels; collectives; copies to staging memory; copies from staging memory. A
+/// step is enqueued when its predecessors on the device are enqueued. Events between streams keep
+/// the order, so the CPU does not wait. An event is polled only if a message must wait for it.
 ///
 ///   packs         pack
 ///   collectives        reduce-scatter                               all-gather
@@ -79,56 +78,58 @@ class LazyCommunicator {
 ///   kernels                                                     add             unpack
 ///
 /// Threads: one, the executor's. Never blocks, except in `abort`. Steady state allocates nothing.
-/// Errors:  failures of the device and its groups are kept and returned by `failure`.
+/// Errors:  failures of the device and its communicators do not throw; `failure` returns the first.
 class DeviceStreams {
  public:
-  /// `transport` and the members of `access` outlive the streams.
+  /// `transport` and the objects that `access` refers to must outlive the streams.
   DeviceStreams(Transport& transport, const ProcessGrid& grid, const DeviceAccess& access);
   ~DeviceStreams();
 
   Device& device() { return access_.device; }
-  /// Whether the device's native collectives reach all ranks, or will do so when needed.
+  /// Whether native collectives of all ranks are possible now, or after a connection on demand.
   bool has_world_group() const { return access_.world != nullptr || late_world_; }
-  /// Whether the device has native collectives among the ranks of this node.
+  /// Whether native collectives of this node's ranks are possible.
   bool has_node_group() const { return access_.node != nullptr; }
   bool network_takes_memory() const { return access_.network_takes_memory; }
 
-  /// The peer that this rank watches while a collective of the group runs: its next rank, so that
-  /// every rank is watched by one. -1 if this rank is alone.
+  /// Returns the peer that this rank watches for failure while a collective of the group runs: the
+  /// next rank of the group, so that every rank is watched. Returns -1 if this rank is alone.
   int watched_peer(NativeGroup group) const {
     return group == NativeGroup::kNode ? next_in_node_ : next_in_world_;
   }
 
-  /// Allocates memory and events for a device bucket, whose schedule and binding outlive the run.
-  /// If the bucket needs a group of all ranks and there is none yet, begins to connect it.
-  /// Collective, at plan time. Errors: KoloError(kResources); those of the library.
+  /// Allocates memory and events for a device bucket, whose schedule and binding must outlive the
+  /// run. If the bucket has native steps and the communicator of all ranks is not connected, begins
+  /// to connect it. Collective: all ranks call it together, at plan time. Errors:
+  /// KoloError(kResources); errors of the device library.
   std::unique_ptr<DeviceRun> prepare(const Schedule& schedule, const Binding& binding);
 
   void begin(DeviceRun& run, std::uint64_t iteration);
-  /// Enqueues a step whose predecessors are enqueued (on the device) or complete (elsewhere). Does
-  /// nothing and returns false for a native step whose turn has not come, or whose group is not
-  /// connected.
+  /// Enqueues a step whose predecessors are enqueued (on the device) or complete (elsewhere). For a
+  /// native step, returns false and does nothing while other native steps come first or its
+  /// communicator is not connected.
   bool enqueue(DeviceRun& run, StepId step);
-  /// Ends an iteration after its last step was enqueued.
+  /// Ends an iteration; called after its last step on the device was enqueued.
   void seal(DeviceRun& run);
 
-  /// A completed step, or (without a step) the completed end of an iteration.
+  /// A completed step; without a step, the completed end of an iteration.
   struct Completed {
     BucketId bucket;
     std::optional<StepId> step;
   };
-  /// Steps and ends completed since the last call; valid until the next call.
+  /// Returns the steps and iterations completed since the last call; valid until the next call.
   std::span<const Completed> poll();
 
   /// Whether the device has work that must be polled.
   bool busy() const;
 
-  /// The first failure of the device or of a group.
+  /// The first failure of the device or of a communicator.
   const std::optional<Error>& failure() const { return failure_; }
 
-  /// Makes all enqueued work return, and forgets it. Blocks for a bounded time.
+  /// Aborts the communicators, so that enqueued work ends, and forgets this work. Blocks briefly.
   void abort();
-  /// Advances the groups' orderly end; collective. Returns whether it is complete.
+  /// Advances the orderly shutdown of the communicators. Collective: all ranks call it. Returns
+  /// true once it is complete.
   bool finalize();
 
  private:
@@ -137,7 +138,7 @@ class DeviceStreams {
     const DeviceRun* run;
     std::optional<StepId> step;
   };
-  /// A FIFO queue that keeps its memory.
+  /// A FIFO queue that keeps its memory when it becomes empty.
   class PendingQueue {
    public:
     bool empty() const { return first_ == items_.size(); }
@@ -166,10 +167,10 @@ class DeviceStreams {
   LaunchOrder order_;
   int next_in_node_, next_in_world_;
   std::optional<LazyCommunicator> late_world_;
-  std::unique_ptr<DeviceCommunicator> own_world_;  // connected by `late_world_`
+  std::unique_ptr<DeviceCommunicator> own_world_;  // set once `late_world_` has connected
   std::vector<DeviceCommunicator*> groups_;
   std::array<std::unique_ptr<Stream>, kDeviceLines> streams_;
-  std::array<PendingQueue, kDeviceLines> pending_;  // by stream
+  std::array<PendingQueue, kDeviceLines> pending_;  // by DeviceLine
   std::vector<Completed> completed_;
   unsigned polls_ = 0;
   std::optional<Error> failure_;

@@ -14,7 +14,7 @@ namespace {
 
 static_assert(kMaxBuckets < BucketId{1} << kTagBucketBits);
 
-/// Bytes that the kernels of one bucket write in one poll, for each thread.
+/// Limit of the bytes that kernels of one bucket write in one poll, per thread.
 constexpr std::size_t kKernelBytesPerPoll = std::size_t{1} << 20;
 
 }  // namespace
@@ -44,7 +44,7 @@ void Executor::add(Schedule schedule, Binding binding) {
   }
 }
 
-/// Reserves memory for the largest `compute_next`.
+/// Reserves memory for all pieces that one call of `compute_next` can make.
 void Executor::reserve_pieces(const Schedule& schedule) {
   std::size_t most_moved = 0;
   for (const Step& step : schedule.steps) {
@@ -174,7 +174,7 @@ bool Executor::advance(Run& run) {
   if (run.binding.bounce_buffer != nullptr && !run.binding.bounce_buffer->is_full()) return false;
   bool moved = false;
   std::size_t bytes = 0;
-  // Messages and flags of peers may have arrived already: then one call completes a small bucket.
+  // If peers' messages and flags are already here, this loop completes a small bucket in one call.
   for (bool goes_on = true; goes_on; moved |= goes_on) {
     goes_on = complete_pending(run);
     goes_on |= issue_ready(run);
@@ -195,7 +195,7 @@ bool Executor::enqueue_ready(Run& run) {
     const bool is_waiting = run.progress.launches.empty();
     const StepId id = is_waiting ? *run.waiting_native : run.progress.launches.pop();
     if (!streams_->enqueue(*run.device, id)) {
-      // Native steps of a bucket follow each other, so at most one of them waits for its turn.
+      // Native steps of a bucket run in order, so at most one of them waits to be launched.
       run.waiting_native = id;
       if (is_waiting) break;
       continue;
@@ -290,11 +290,12 @@ void Executor::issue(Run& run, StepId id) {
   }
 }
 
-// Ready kernels do not depend on each other, so several may run concurrently. A single thread runs
-// one at a time, because peers wait for the steps that follow the first.
+// Ready kernels do not depend on each other, so a team runs several concurrently. Without a team,
+// each call runs only one kernel, so that the sends and signals after it, which peers wait for, are
+// not delayed by the next kernel.
 std::size_t Executor::compute_next(Run& run) {
   const std::size_t limit = threads_ * kKernelBytesPerPoll / run.element_bytes;
-  std::size_t written = 0;  // elements
+  std::size_t written = 0;  // in elements
   pieces_.clear();
   computed_.clear();
   do {
@@ -408,7 +409,8 @@ bool Executor::let_go() {
 
 void Executor::cancel() {
   for (const auto& run : runs_) {
-    // The number may have belonged to an earlier bucket with messages, whose strays count.
+    // A bucket without messages abandons nothing: `shutdown` still has to report unreceived
+    // messages of an earlier bucket with the same id.
     if (!run || !has_messages(run->schedule)) continue;
     transport_.abandon(
         {.bucket = run->binding.bucket, .iteration = static_cast<std::uint32_t>(run->iteration)});

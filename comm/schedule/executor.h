@@ -18,65 +18,66 @@
 
 namespace kolo {
 
-/// Runs schedules; the only code with I/O pending. Many buckets may be in flight. Steps whose
-/// predecessors are complete start in the order of their schedule, messages and flags before
-/// kernels; buckets advance in the order of their starts. Kernels of host buckets run in `poll`,
-/// long ones in parts; with a team, ready kernels are cut into pieces that run concurrently. Local
-/// steps of device buckets are enqueued on streams (see DeviceStreams) as soon as their
-/// predecessors are enqueued or complete.
+/// Runs schedules of buckets, many of which may be in flight. Steps whose predecessors are complete
+/// start in the order of their schedule, messages and flags before kernels. Buckets advance in the
+/// order in which they were started. `poll` runs kernels of host buckets, long ones in parts; with
+/// a team, several threads run pieces of ready kernels concurrently. Local steps of device buckets
+/// are enqueued on streams (see DeviceStreams) when their predecessors are enqueued or complete.
 ///
-/// Threads: one; the team helps it within `poll`. Never blocks; `poll` never throws. Steady state
-/// allocates nothing: `add` allocates all memory of a run. If anything is in flight, shut down the
-/// transport before destroying the executor.
+/// Threads: one; the team's threads help within `poll`. Never blocks; `poll` never throws. Steady
+/// state allocates nothing: `add` allocates all memory of a run. If anything is in flight, shut
+/// down the transport before destroying the executor.
 class Executor {
  public:
-  /// `streams` (null without a device) and `team` (null without helpers) outlive the executor.
+  /// `streams` (null without a device) and `team` (null without helpers) must outlive the executor.
   explicit Executor(Transport& transport, DeviceStreams* streams = nullptr,
                     ReduceTeam* team = nullptr);
   ~Executor();
 
-  /// `pause` is called repeatedly during allocation, which can take seconds.
+  /// Sets a function that `add` calls repeatedly while it allocates memory, which can take seconds.
   void on_pause(Pause pause) { pause_ = std::move(pause); }
 
-  /// Prepares a bucket. Errors: KoloError(kResources) if arena or device cannot hold it;
+  /// Prepares a bucket. Errors: KoloError(kResources) if arena or device memory cannot hold it;
   /// UsageError for a device bucket without a device.
   void add(Schedule schedule, Binding binding);
 
-  /// Replaces one of a bucket's inputs, between iterations.
+  /// Replaces entry `index` of the bucket's `Binding::inputs`. Call it between iterations.
   void set_input(BucketId bucket, std::size_t index, const Event* event);
 
-  /// Address of element 0 of a bucket with memory, in host or device memory.
+  /// Returns the address of element 0 of the bucket, in host or device memory. Before: the bucket
+  /// has memory of its own (see Schedule::has_bucket).
   std::byte* bucket_memory(BucketId bucket);
-  /// Event after the last iteration of a device bucket that `take_enqueued` returned.
+  /// Returns the event at the end of the device bucket's last iteration; valid once `take_enqueued`
+  /// has returned the bucket.
   const Event& finished_event(BucketId bucket) const;
 
-  /// Bytes sent to other nodes in the bucket's last or current iteration. For payloads, only used
-  /// bytes count.
+  /// Number of bytes sent to other nodes in the bucket's last or current iteration. Of a payload,
+  /// only used bytes count.
   std::size_t network_bytes(BucketId bucket) const;
 
-  /// Frees the memory that `add` allocated for a bucket that is not running; its number may then be
-  /// added again. An abandoned bucket may be removed only if it has no messages, since these may
+  /// Frees the memory of a bucket that is not running; the bucket's id may then be added again. An
+  /// abandoned bucket may be removed only if its schedule has no messages, because messages may
   /// still access its memory.
   void remove(BucketId bucket);
 
-  /// Starts the bucket's next iteration; it must not be running.
+  /// Starts the bucket's next iteration. Before: the bucket is not running.
   void start(BucketId bucket, std::uint64_t iteration);
 
-  /// Forgets the current iteration of a host bucket, which is never started again. Its memory
-  /// stays, because peers and messages may still access it.
+  /// Drops the current iteration of a host bucket, which must not be started again. Its memory
+  /// stays allocated, because peers and messages may still access it.
   void abandon(BucketId bucket);
-  /// Whether a peer still writes to tensors of the bucket, whose iteration was given up. Updated by
-  /// `poll`.
+  /// Whether a peer still writes to tensors of the bucket after its iteration was abandoned or
+  /// cancelled. `poll` updates it.
   bool is_revoking(BucketId bucket) const;
 
-  /// Makes all possible progress; kernels write at most about 1 MiB per bucket and thread, so that
-  /// polling continues between them. Returns whether there was progress.
+  /// Makes all possible progress without waiting. Kernels write at most about 1 MiB per bucket and
+  /// thread, so that messages are polled between them. Returns whether there was progress.
   bool poll();
 
-  /// Buckets finished since the last call; valid until the next `poll`.
+  /// Returns the buckets whose iteration finished since the last call; valid until the next `poll`.
   std::span<const BucketId> take_finished();
-  /// Device buckets whose last step was enqueued since the last call: a stream that waits for their
-  /// `finished_event` sees their result. Valid until the next `poll`.
+  /// Returns the device buckets whose last step was enqueued since the last call; valid until the
+  /// next `poll`. A stream that waits for the bucket's `finished_event` sees its result.
   std::span<const BucketId> take_enqueued();
 
   /// Whether the device has work that must be polled.
@@ -88,28 +89,29 @@ class Executor {
 
   bool busy() const { return !active_.empty() || !revoking_.empty(); }
 
-  /// The steps that the first running bucket waits for ("bucket 'x' iteration 7: recv 0 from rank
-  /// 2, ...").
+  /// Returns the steps that the first running bucket waits for, such as "bucket 'x' iteration 7:
+  /// recv 0 from rank 2;".
   std::string describe_wait() const;
-  /// Appends the ranks that running buckets wait for, possibly repeatedly.
+  /// Appends the ranks that running buckets wait for; a rank may be appended more than once.
   void append_awaited_peers(std::vector<int>& peers) const;
 
   /// Whether messages to or from other nodes are in flight.
   bool has_messages_in_flight() const;
 
-  /// Forgets everything in flight. The transport then ignores messages that peers have sent for
-  /// current, later and abandoned iterations. The memory is no longer accessed once the transport
-  /// has been shut down, the device aborted, and `poll_revoking` has returned true.
+  /// Drops all running iterations. Afterwards the transport ignores messages that peers send for
+  /// current, later and abandoned iterations. The memory of buckets is no longer accessed once the
+  /// transport has been shut down, the device aborted, and `poll_revoking` has returned true.
   void cancel();
 
-  /// Continues the part of `poll` that remains after `cancel`. Returns true once no peer writes to
-  /// tensors of abandoned iterations.
+  /// The only part of `poll` that is needed after `cancel`. Returns true once no peer writes to
+  /// tensors of abandoned or cancelled iterations.
   bool poll_revoking();
-  /// Stops waiting for such peers after they have been stopped, and warns.
+  /// Stops waiting for peers that were stopped while they wrote to this rank's tensors, and logs a
+  /// warning for each bucket.
   void forget_writers();
 
-  /// After `cancel`: cancels the remaining messages. Returns whether the memory is no longer
-  /// accessed.
+  /// Cancels the remaining messages after `cancel`. Returns true once messages no longer access
+  /// memory of buckets.
   bool let_go();
 
  private:
@@ -129,21 +131,21 @@ class Executor {
   std::size_t run_codec(Run& run);
   void reserve_pieces(const Schedule& schedule);
   std::byte* address(Run& run, const Range& range);
-  /// The memory of a message.
+  /// Returns the memory that a send or receive of `range` uses.
   std::span<std::byte> memory(Run& run, const Range& range);
 
   Transport& transport_;
   DeviceStreams* streams_;
   ReduceTeam* team_;
-  const std::size_t threads_;  // number of threads that compute
+  const std::size_t threads_;  // number of threads that run kernels
   Pause pause_;
-  std::vector<std::unique_ptr<Run>> runs_;  // by bucket
+  std::vector<std::unique_ptr<Run>> runs_;  // by BucketId
   std::vector<Run*> active_;                // in order of start
-  std::vector<Run*> revoking_;              // given up, while peers still write to their tensors
+  std::vector<Run*> revoking_;              // dropped, while peers may still write to their tensors
   std::vector<BucketId> finished_, taken_finished_;
   std::vector<BucketId> enqueued_, taken_enqueued_;
-  std::vector<KernelPiece> pieces_;  // being computed
-  std::vector<StepId> computed_;     // steps that complete with `pieces_`
+  std::vector<KernelPiece> pieces_;  // the pieces of the current `compute_next`
+  std::vector<StepId> computed_;     // the steps that are complete once `pieces_` are
 };
 
 }  // namespace kolo

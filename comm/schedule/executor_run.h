@@ -37,7 +37,7 @@ struct Executor::Run {
   bool is_copying() const {
     return binding.bounce_buffer != nullptr && binding.bounce_buffer->is_copying();
   }
-  /// Whether all steps are complete and their results are in place.
+  /// Whether all steps are complete and the results are in the caller's tensors.
   bool finish() {
     return progress.is_complete() && (!binding.bounce_buffer || binding.bounce_buffer->drain());
   }
@@ -46,17 +46,17 @@ struct Executor::Run {
   Binding binding;
   StepProgress progress;
   std::optional<NativeGroup> native_group;  // empty without native steps
-  std::optional<HostRun> host;              // for a host bucket
-  std::unique_ptr<DeviceRun> device;        // for a device bucket
-  std::vector<Completion> completions;      // for messages
-  std::size_t kernel_progress = 0;          // completed elements of the first kernel
-  std::optional<StepId> waiting_native;     // ready, but other launches come first
+  std::optional<HostRun> host;              // set for a host bucket
+  std::unique_ptr<DeviceRun> device;        // set for a device bucket
+  std::vector<Completion> completions;      // of messages, by StepId
+  std::size_t kernel_progress = 0;          // completed elements of the first ready kernel
+  std::optional<StepId> waiting_native;     // ready, but other native steps come first
   std::vector<StepId> pending;              // started messages and flags
   std::uint64_t iteration;                  // current or next iteration
   bool running = false;
   bool abandoned = false;
   std::size_t element_bytes;
-  std::size_t network_bytes = 0;  // sent to other nodes in this iteration
+  std::size_t network_bytes = 0;  // bytes sent to other nodes in this iteration
 };
 
 }  // namespace kolo

@@ -10,8 +10,8 @@
 namespace kolo {
 namespace {
 
-/// Contributions packed at a time before they are summed, so that they stay in the first-level
-/// cache.
+/// Bytes of contributions that are packed at a time before they are summed; they fit in the
+/// first-level cache.
 constexpr std::size_t kPackedBytes = std::size_t{16} << 10;
 
 Range part(Range range, std::size_t first, std::size_t count) {
@@ -30,7 +30,7 @@ bool is_tensor(const Range& range) {
   return range.region == Region::kUser || range.region == Region::kInput;
 }
 
-/// An operand in the caller's tensors, if there is one; all such operands are the same elements.
+/// Returns an operand in the caller's tensors, if any. All such operands are the same elements.
 std::optional<Range> tensor_operand(const Step& step) {
   if (is_tensor(step.target)) return step.target;
   for (const Range& source : step.sources) {
@@ -85,7 +85,7 @@ bool HostRun::runs(const Schedule& schedule, const Step& step) {
 
 void HostRun::begin(std::uint64_t iteration) {
   turn_offset_ = binding_.staging_offset + iteration % schedule_.staging_turns * turn_bytes_;
-  // Whether a peer could read memory of a device library is unknown.
+  // It is unknown whether peers can access memory that a device library allocated.
   is_open_ = binding_.bounce_buffer == nullptr && transport_.is_open_to_peers();
 }
 
@@ -125,7 +125,7 @@ void HostRun::leave_note(const Step& step, const std::byte* tensor) {
   exposure_note.writers.store(0, std::memory_order_relaxed);
 }
 
-// Scaled contributions do not exist in memory yet.
+// Contributions that the packer scales are not in memory yet, so they pass through the slot.
 void HostRun::expose_input(const Step& step) {
   const Range& exposed = step.target;
   const Packer::Piece tensor = binding_.packer->piece(exposed.offset, exposed.count);
@@ -325,7 +325,7 @@ void HostRun::exchange(const KernelPiece& piece) {
         binding_.packer->piece(step.mirrors[0].offset + first, end - first);
     const Packer::Piece next = binding_.packer->piece(step.sources[1].offset + first, former.count);
     std::byte* const slot = address(part(step.target, first, next.count));
-    // The contents of a gap belong to no tensor, on any rank.
+    // Elements in a gap belong to no tensor on any rank, so they need no copy.
     if (former.data == nullptr && next.data != nullptr) {
       convert(dtype, slot, dtype, next.input, next.count, 1.0);
     } else if (former.data != nullptr && next.data == nullptr) {
@@ -338,7 +338,7 @@ void HostRun::exchange(const KernelPiece& piece) {
   }
 }
 
-/// An exchange of contributions that have to be packed.
+/// An exchange whose contributions must be packed (see Binding::packs_contributions).
 void HostRun::unpack_and_pack(const KernelPiece& piece) {
   const Step& step = *piece.step;
   std::byte* const slot = address(part(step.target, piece.first, piece.count));
@@ -347,7 +347,7 @@ void HostRun::unpack_and_pack(const KernelPiece& piece) {
   binding_.packer->pack(step.sources[1].offset + piece.first, piece.count, slot, Stores::kCached);
 }
 
-/// Whether a sum is written only to tensors.
+/// Whether all outputs of a sum are in tensors.
 bool HostRun::is_result(const Step& sum) const {
   const auto is_in_tensor = [this](const Range& range) {
     return range.region == Region::kUser ||
@@ -366,7 +366,7 @@ void HostRun::reduce(const KernelPiece& piece, Operands& operands) {
   for (std::size_t first = piece.first; first < end;) {
     const Packer::Piece tensor =
         binding_.packer->piece(operand->offset + first, std::min(longest, end - first));
-    // The contents of a gap belong to no tensor, on any rank.
+    // Elements in a gap belong to no tensor on any rank, so they need no sum.
     if (tensor.input != nullptr) reduce_tensor(step, first, tensor, operands);
     first += tensor.count;
   }

@@ -14,49 +14,49 @@
 
 namespace kolo {
 
-/// The memory of a host bucket and the kernels that work on it: made at plan time, used in every
-/// iteration. Threads: the executor's, except for `compute`. Steady state allocates nothing.
+/// The memory of a host bucket and the kernels that work on it. It is made at plan time and used in
+/// every iteration. Threads: the executor's, except for `compute`. Steady state allocates nothing.
 class HostRun {
  public:
-  /// Commits arena memory, which can take seconds; `pause` is called repeatedly meanwhile.
-  /// `schedule` and `binding` outlive the run; at most `threads` threads compute at a time. Errors:
-  /// KoloError(kResources).
+  /// Commits arena memory, which can take seconds, and calls `pause` repeatedly meanwhile.
+  /// `schedule` and `binding` must outlive the run. At most `threads` threads call `compute`
+  /// concurrently. Errors: KoloError(kResources).
   HostRun(Transport& transport, const Schedule& schedule, const Binding& binding,
           std::size_t threads = 1, const Pause& pause = {});
 
-  /// Whether the step is one of the kernels below.
+  /// Whether the step runs on the host: kReduce, kCopy, kPack, kUnpack, kExchange or kCodec.
   static bool runs(const Schedule& schedule, const Step& step);
 
   void begin(std::uint64_t iteration);
 
-  /// Writes the note of a kExpose step.
+  /// Writes the note of a kExpose step, which tells peers where to write.
   void expose_result(const Step& step);
-  /// Writes the note of a kPack step to Region::kExposedInput, whose pieces are computed
-  /// afterwards.
+  /// Writes the note of a kPack step to Region::kExposedInput. `compute` then runs its pieces.
   void expose_input(const Step& step);
 
-  /// Revokes the exposes of this iteration, which is given up: peers that have not begun to write
-  /// to the exposed memory no longer do so.
+  /// Revokes the exposed results of this iteration, which the caller drops. Afterwards no peer
+  /// begins to write to them.
   void revoke_exposures();
-  /// After `revoke_exposures`: whether no peer writes to exposed memory any more, so that the
-  /// tensors belong to the caller again.
+  /// Whether no peer writes to exposed results any more, so that the caller may reuse its tensors.
+  /// Before: `revoke_exposures` was called.
   bool is_revoked() const;
 
-  /// Address of a range in this iteration; not for the caller's tensors.
+  /// Returns the address of a range in this iteration. Before: the range is not in the caller's
+  /// tensors, unless they are exposed.
   std::byte* address(const Range& range) const;
 
-  /// The memory of a payload.
+  /// Returns the memory of a payload; its size is the payload's capacity.
   std::span<std::byte> payload(const Range& range) const;
 
-  /// Runs a piece of a kernel. Threads: each calls with its own number below `threads`; pieces that
-  /// are computed concurrently do not depend on each other.
+  /// Runs a piece of a kernel. Threads: each passes its own number `thread`, below `threads` of the
+  /// constructor. Pieces that run concurrently must not depend on each other.
   void compute(const KernelPiece& piece, std::size_t thread = 0);
 
-  /// Runs a whole codec step, while no other kernel runs.
+  /// Runs a whole codec step. Before: no other kernel runs.
   void run_codec(const Step& step);
 
  private:
-  /// Operands of a reduction, per thread.
+  /// The operands of a reduction; each thread has one.
   struct Operands {
     std::vector<void*> outputs;
     std::vector<const void*> sources;
@@ -64,18 +64,18 @@ class HostRun {
   };
 
   ExposureNote& note(const Range& exposed_buffer) const;
-  /// Notes where the elements of an exposed buffer are: in the tensor, if peers can reach it
-  /// efficiently, otherwise in the slot. `tensor`: address of these elements if they are contiguous
-  /// there; otherwise null.
+  /// Writes the note of an exposed buffer. Its elements are in the tensors if peers can access them
+  /// efficiently, otherwise in the slot. `tensor` is the address of the elements if they are
+  /// contiguous in a tensor, otherwise null.
   void leave_note(const Step& step, const std::byte* tensor);
-  /// Clears the notes; their memory may hold anything before.
+  /// Clears all notes, because new staging memory has arbitrary content.
   void clear_exposures();
-  /// Whether peers access the elements in the slot. `exposed_buffer`: a whole exposed buffer, not a
-  /// piece.
+  /// Whether peers access the elements of `exposed_buffer` in its slot. Before: it is a whole
+  /// exposed buffer, not a piece of one.
   bool is_in_slot(const Range& exposed_buffer) const;
-  /// Copies elements that a peer exposes from its private memory to this rank's tensors.
+  /// Copies elements that a peer exposes in private memory to this rank's tensors.
   void fetch(const Range& exposed, const ExposureNote& from);
-  /// Writes this rank's contribution to memory that a peer has exposed.
+  /// Writes this rank's contribution `source` to memory that a peer exposes.
   void put(const Range& exposed, const Range& source, Operands& operands);
   CodecElements elements(const Range& range) const;
   void append_payloads(const Range& range, std::vector<std::span<std::byte>>& to) const;
@@ -93,15 +93,16 @@ class HostRun {
   const Binding& binding_;
   const std::size_t element_bytes_;
   const std::size_t turn_bytes_;
-  const Overflow overflow_;            // a dtype chosen for the wire saturates
-  std::vector<std::byte*> arenas_;     // by rank; null where not mapped
-  std::span<const std::byte> shared_;  // this rank's memory that peers can read
+  const Overflow overflow_;            // kLargest if the dtype was chosen for the wire
+  std::vector<std::byte*> arenas_;     // by rank; null for ranks whose memory is not mapped
+  std::span<const std::byte> shared_;  // the part of this rank's memory that peers have mapped
   AlignedMemory scratch_;
   AlignedMemory payloads_;
-  std::size_t turn_offset_;  // offset in the arena of this iteration's staging memory
-  bool is_open_ = false;     // whether peers can read private memory in this iteration
+  std::size_t turn_offset_;  // offset of this iteration's staging memory in the arena, in bytes
+  bool is_open_ = false;     // whether peers can access private memory in this iteration
   std::vector<Operands> operands_;
-  std::vector<std::span<std::byte>> payload_targets_, payload_sources_;  // for a codec step
+  // The payloads of the current codec step.
+  std::vector<std::span<std::byte>> payload_targets_, payload_sources_;
 };
 
 }  // namespace kolo

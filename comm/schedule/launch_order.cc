@@ -5,7 +5,7 @@
 namespace kolo {
 namespace {
 
-/// Messages for turns use the upper half of the ordinals, separate from messages of the schedule.
+/// Ordinal of the first message with a launch number; messages of schedules use smaller ordinals.
 constexpr std::uint32_t kFirstTurn = std::uint32_t{1} << (kTagOrdinalBits - 1);
 
 }  // namespace

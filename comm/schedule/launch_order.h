@@ -10,21 +10,21 @@
 
 namespace kolo {
 
-/// A common order in which all ranks launch native steps, although buckets advance at different
-/// paces.
+/// Makes all ranks launch native steps in the same order, although buckets differ in speed.
 ///
-/// A device runs collectives in launch order, so two ranks that launch two collectives in different
-/// orders would deadlock. Therefore the first rank of a node decides for its node, by what is ready
-/// on that rank: each launch gets the node's next number, which is signalled as the value of the
-/// step's flag to the other ranks, and they launch by number. Rank 0 numbers steps of the whole
-/// world in the same way, and tells the first rank of each other node by message.
+/// A device runs collectives in launch order. If two ranks launched two collectives in different
+/// orders, the ranks would deadlock. Therefore the first rank of each node decides the order for
+/// its node: it numbers native steps as they become ready on it, and signals each number to the
+/// node's other ranks as the value of the step's flag. These ranks launch steps in the order of the
+/// numbers. Rank 0 numbers the steps of NativeGroup::kWorld in the same way, and sends the numbers
+/// to the first rank of each other node by message.
 ///
 ///   first rank   RS a   RS b   AG a   AG b        flags of rank 1:  a.0 = 1  b.0 = 2  a.1 = 3 ...
-///   rank 1       RS a   RS b   AG a   AG b        even if b was packed before a there
+///   rank 1       RS a   RS b   AG a   AG b        even if b was packed before a on rank 1
 ///
-/// This cannot deadlock: a step that the first rank launches is ready there, so all members have
-/// launched every collective that it depends on. (The verifier ensures that the first rank's step
-/// depends on everything that the other ranks' steps depend on.)
+/// There is no deadlock: a step that the first rank launches is ready on it, so all ranks have
+/// launched every collective that the step depends on. (The verifier checks that the first rank's
+/// step depends on everything that the other ranks' steps depend on.)
 ///
 /// Threads: one, the transport's.
 class LaunchOrder {
@@ -39,15 +39,15 @@ class LaunchOrder {
     BucketId bucket;
     std::uint32_t flag;
     std::uint32_t ordinal;
-    std::uint64_t world_number = 0;  ///< Sent or received through `turns`.
-    std::vector<Completion> turns;   ///< Messages to other nodes' first ranks, or from rank 0.
+    std::uint64_t world_number = 0;  ///< The step's number in the order of rank 0.
+    std::vector<Completion> turns;   ///< Messages with `world_number`, from rank 0.
   };
 
-  /// Call before the first `take_turn` of an iteration.
+  /// Begins an iteration of the step. Call it before the first `take_turn` of the iteration.
   void begin(Launch& launch, std::uint64_t iteration);
 
-  /// Whether this rank launches the step now; if so, takes the turn. Before: the step is ready
-  /// here.
+  /// Whether the step is next in the launch order. If so, counts it as launched, and the caller
+  /// launches it now. Before: the step is ready on this rank.
   bool take_turn(Launch& launch, std::uint64_t iteration);
 
   /// Whether messages of the launch are still in flight.
@@ -61,7 +61,7 @@ class LaunchOrder {
   Transport& transport_;
   int rank_;
   std::vector<int> node_ranks_;
-  std::vector<int> other_first_ranks_;  // of the nodes without rank 0
+  std::vector<int> other_first_ranks_;  // first ranks of the nodes other than rank 0's
   std::uint64_t node_launches_ = 0;
   std::uint64_t world_launches_ = 0;
 };

@@ -13,7 +13,7 @@
 namespace kolo {
 namespace {
 
-/// Value of `left_` that ends the team.
+/// The value of `left_` that stops the helpers.
 constexpr std::uint32_t kStop = std::numeric_limits<std::uint32_t>::max();
 
 }  // namespace
@@ -66,8 +66,8 @@ void ReduceTeam::run(std::size_t pieces, const Job& job) {
   std::rethrow_exception(std::exchange(exception_, nullptr));
 }
 
-/// Keeps exceptions: a helper could not throw to a caller, and a caller that threw would leave
-/// helpers with its context.
+/// Stores an exception instead of throwing it: a helper has no caller to throw to, and `run` must
+/// not return while helpers use its arguments.
 void ReduceTeam::call(std::size_t piece, std::size_t member) noexcept {
   try {
     job_.call(job_.context, piece, member);
@@ -78,14 +78,14 @@ void ReduceTeam::call(std::size_t piece, std::size_t member) noexcept {
   }
 }
 
-/// Works on pieces until none is left, and returns their number.
+/// Runs pieces until none is left; returns the number of pieces that this thread ran.
 std::uint32_t ReduceTeam::take_pieces(std::size_t member) {
   std::uint32_t taken = 0;
   std::uint32_t left = left_.load(std::memory_order_relaxed);
   while (left != 0 && left != kStop) {
-    // Success means that this piece is running, so its description stays valid. It was written
-    // before `left_` was set, and all later changes of `left_` are read-modify-writes like this
-    // one.
+    // After a successful exchange this piece is unfinished, so `job_` stays valid. This thread sees
+    // `job_`, because it was written before `left_` was set and all later changes of `left_` are
+    // read-modify-writes.
     if (!left_.compare_exchange_weak(left, left - 1, std::memory_order_acquire,
                                      std::memory_order_relaxed)) {
       continue;
@@ -111,8 +111,8 @@ void ReduceTeam::help(std::size_t member) {
     }
     const std::uint32_t taken = take_pieces(member);
     if (taken == 0) continue;
-    // The caller sleeps until the last piece is done. It may have returned already, and changed the
-    // word, but the team still exists: its destructor waits for this thread.
+    // The caller sleeps until the last piece is complete. It may already have returned and started
+    // the next `run`, but the team still exists: its destructor waits for this thread.
     if (unfinished_.fetch_sub(taken, std::memory_order_acq_rel) == taken) {
       unfinished_.notify_one();
     }

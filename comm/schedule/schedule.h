@@ -11,81 +11,82 @@
 
 namespace kolo {
 
-/// The typical content of a payload, for time predictions only.
+/// The typical content of a payload, used only to predict times.
 struct PayloadUse {
   std::size_t bytes = 0;
-  std::size_t entries = 0;  ///< Pairs, which a codec processes one by one.
+  std::size_t entries = 0;  ///< Index-value pairs, which a codec processes one by one.
 };
 
-/// Memory for one payload of a codec.
+/// The memory of one payload in Region::kPayload.
 struct PayloadSlot {
-  std::size_t offset = 0;  ///< In Region::kPayload: offset of the first element that it encodes.
+  std::size_t offset = 0;  ///< Offset, in elements, of the first element that it encodes.
   std::size_t count = 0;   ///< Number of elements that it encodes.
   std::size_t first_byte = 0;
-  std::size_t capacity = 0;  ///< Bytes.
-  PayloadUse usual = {};     ///< At most `capacity`.
+  std::size_t capacity = 0;  ///< Size of its memory in bytes.
+  PayloadUse usual = {};     ///< Typical content; at most `capacity` bytes.
 
   std::size_t end() const { return offset + count; }
 };
 
-/// All operations of one rank on one bucket, as data: compiled once, verified without moving a
-/// byte, run many times.
+/// All operations of one rank on one bucket, as data. A schedule is compiled once, can be verified
+/// without moving data, and runs many times.
 struct Schedule {
   int rank = 0;
   std::string algorithm;
   BucketLayout layout;
-  /// The bucket has memory of its own; false if steps use only the caller's tensors, scratch and
+  /// The bucket has memory of its own. False if steps use only the caller's tensors, scratch and
   /// staging memory. Equal on all ranks.
   bool has_bucket = true;
-  std::size_t scratch_count = 0;  ///< Elements of layout.dtype.
-  /// Elements of layout.dtype; for a host bucket, equal on all ranks.
+  std::size_t scratch_count = 0;  ///< Size of scratch memory, in elements of layout.dtype.
+  /// Size of staging memory, in elements of layout.dtype; for a host bucket, equal on all ranks.
   std::size_t staging_count = 0;
   /// Number of copies of a host bucket's staging memory: iteration i uses copy i % staging_turns.
-  /// With two, a peer may still read an iteration's staged data while the next iteration runs.
+  /// With two copies, peers may still read one iteration's staging memory during the next one.
   std::uint32_t staging_turns = 1;
-  /// A rank may start an iteration as soon as it is ready there, without knowing about other ranks.
+  /// A rank may start an iteration when its own data is ready, before other ranks are ready.
   bool eager = false;
-  /// No rank ends an iteration before all ranks have begun it; equal on all ranks.
+  /// No rank completes an iteration before all ranks have started it; equal on all ranks.
   bool mutual = true;
-  /// Number of flags between this rank and any one peer; equal on all ranks of a node, which number
-  /// the flags of all their buckets alike.
+  /// Number of flags for each pair of ranks. Equal on all ranks of a node, so that they assign the
+  /// same flag numbers to all buckets.
   std::uint32_t flag_count = 0;
-  std::vector<PayloadSlot> payloads = {};  ///< Ascending and contiguous from offset 0 on.
-  std::size_t payload_bytes = 0;           ///< Size of all payloads.
+  std::vector<PayloadSlot> payloads = {};  ///< Sorted by offset, contiguous from offset 0.
+  std::size_t payload_bytes = 0;           ///< Size of the memory of all payloads in bytes.
   std::vector<Step> steps;
 
-  /// The payloads that make up a range of Region::kPayload; empty unless the range consists of
-  /// whole payloads.
+  /// Returns the payloads that make up a range of Region::kPayload; empty if the range ends inside
+  /// a payload.
   std::span<const PayloadSlot> payloads_in(const Range& range) const;
 };
 
-/// The typical content of `range`: for payloads their usual use, for elements their bytes.
+/// Returns the typical content of the payloads in `range`; for other regions, the bytes of its
+/// elements.
 PayloadUse usual_use(const Schedule& schedule, const Range& range);
 
-/// The largest size in bytes of a message of `source`.
+/// Returns the largest possible size in bytes of a message that sends `source`.
 std::size_t message_bytes(const Schedule& schedule, const Range& source);
 
-/// The arena space of a host bucket in bytes, each a multiple of kWireAlignment. Equal on all
-/// ranks.
+/// The arena space that a host bucket needs. All sizes are in bytes, multiples of kWireAlignment
+/// and equal on all ranks.
 struct ArenaNeeds {
   std::size_t bucket_bytes = 0;
-  std::size_t turn_bytes = 0;     ///< Staging memory of one turn.
-  std::size_t staging_bytes = 0;  ///< Staging memory of all turns.
+  std::size_t turn_bytes = 0;     ///< One copy of the staging memory.
+  std::size_t staging_bytes = 0;  ///< All copies of the staging memory.
 
   std::size_t total() const { return bucket_bytes + staging_bytes; }
 };
 ArenaNeeds arena_needs(const Schedule& schedule);
 
-/// Whether the schedule sends or receives messages.
+/// Whether the schedule has send or receive steps.
 bool has_messages(const Schedule& schedule);
 
-/// Bytes and messages that `schedule` sends; payloads count with their planned size.
+/// The bytes and messages that a schedule sends. A payload counts with its capacity.
 struct ScheduleTraffic {
   std::size_t messages = 0;
   std::size_t bytes = 0;
 };
 
-/// Counts data and messages sent to each peer for which `counts(peer)` holds.
+/// Returns the traffic to the peers for which `counts(peer)` is true.
 template <typename Predicate>
 ScheduleTraffic traffic(const Schedule& schedule, Predicate counts) {
   ScheduleTraffic total;

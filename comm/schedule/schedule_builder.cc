@@ -116,7 +116,7 @@ void ScheduleBuilder::move(const Range& target, const Range& source,
                            std::optional<StepId> earlier) {
   if (target.count == 0) return;
   const bool packs = source.region == Region::kUser || source.region == Region::kInput;
-  // Unscaled tensors on a device with the bucket's dtype are copied as they are.
+  // Device tensors with the bucket's dtype are copied without cast and scale.
   const StepKind kind = layout().is_in_tensors(MemoryKind::kDevice) ? StepKind::kCopy
                         : target.region == Region::kUser            ? StepKind::kUnpack
                         : packs                                     ? StepKind::kPack
@@ -337,7 +337,7 @@ void ScheduleBuilder::append(Step step, const std::vector<Range>& read,
 
   const StepId id = narrow<StepId>(schedule_.steps.size());
   for (const Range& range : writes) {
-    // Later steps depend on this write instead of the accesses it covers.
+    // Later steps depend on this write instead of the accesses that it covers.
     AccessIndex& accesses = accesses_[{range.rank, range.region}];
     accesses.erase_inside(range);
     accesses.add(id, range, Access::kWrite);

@@ -32,7 +32,7 @@ void append_pieces(const KernelPiece& whole, std::size_t element_bytes,
 
 namespace {
 
-/// Whether the step exposes a contribution, or ends an exposure.
+/// Whether the step exposes a contribution, or completes an exposed result.
 bool is_handover(const Step& kernel) {
   return kernel.target.region == Region::kExposedInput ||
          (kernel.kind == StepKind::kUnpack && kernel.sources[0].region == Region::kExposedResult);

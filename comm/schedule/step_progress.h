@@ -10,34 +10,34 @@
 
 namespace kolo {
 
-/// Elements [first, first + count) of the output of a kernel step.
+/// The elements [first, first + count) of the output of a kernel step.
 struct KernelPiece {
   const Step* step = nullptr;
   std::size_t first = 0;
   std::size_t count = 0;
 };
 
-/// Bytes that a piece reads and writes.
+/// Returns the number of bytes that a piece reads and writes.
 std::size_t moved_bytes(const KernelPiece& piece, std::size_t element_bytes);
 
-/// Less work than this stays in one thread, because waking another one costs as much.
+/// Work on fewer bytes stays in one thread: waking another one would take longer than it saves.
 inline constexpr std::size_t kLeastSharedBytes = std::size_t{512} << 10;
 
-/// Largest number of bytes that a piece moves, if one cache line per operand is not more. It takes
-/// about 10 µs, so that no thread waits long for the last piece, and taking a piece costs little in
-/// comparison.
+/// Largest number of bytes that a piece reads and writes; larger only if one cache line per operand
+/// is larger. A piece takes about 10 µs: short enough that no thread waits long for the last piece,
+/// long enough that the cost of taking a piece is small.
 inline constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
 
-/// Appends `whole` in pieces that several threads can process concurrently, in order. Pieces have
-/// equal length except for the last, and are cut at cache lines of operands that are aligned to
-/// them. Cuts change no bit, because kernels work element by element.
+/// Divides `whole` into pieces that several threads can process concurrently, and appends them in
+/// order. Pieces have equal length except for the last. Operands that are aligned to cache lines
+/// are cut at cache lines. Cuts do not change results, because kernels work element by element.
 ///
-/// Threads: pure. Allocates nothing while `pieces` has room; there are at most `moved_bytes(whole)
-/// / (kPieceBytes / 2) + 1` pieces.
+/// Threads: pure. Allocates nothing while `pieces` has capacity; there are at most
+/// `moved_bytes(whole) / (kPieceBytes / 2) + 1` pieces.
 void append_pieces(const KernelPiece& whole, std::size_t element_bytes,
                    std::vector<KernelPiece>& pieces);
 
-/// A queue of steps; each step enters at most once per iteration, so it never wraps.
+/// A queue of steps, each of which enters at most once per iteration; it never wraps.
 class StepQueue {
  public:
   explicit StepQueue(std::size_t capacity) : steps_(capacity) {}
@@ -52,9 +52,9 @@ class StepQueue {
   std::size_t first_ = 0, last_ = 0;
 };
 
-/// Ready kernels. Those that only hand tensors over come first: exposed buffers, and steps that end
-/// an exposure. They usually just write a note, and a peer may have nothing to do without it. A
-/// kernel returned by `front` stays in front until it is popped, because it may be half done.
+/// The kernels that are ready to run. Steps that begin or end the exposure of tensors are first:
+/// they usually just write a note, which a peer may be waiting for. A kernel that `front` has
+/// returned stays in front until it is popped, because it may be half done.
 class KernelQueue {
  public:
   explicit KernelQueue(std::size_t capacity) : handovers_(capacity), others_(capacity) {}
@@ -80,30 +80,30 @@ class KernelQueue {
   StepQueue* front_ = nullptr;  // queue of the kernel last returned by `front`
 };
 
-/// Which steps of an iteration are ready to start, and how many are incomplete. A step is ready
-/// when its predecessors are complete; for a step on the device, predecessors on the device need
-/// only be enqueued, because events keep their order.
+/// Tracks which steps of an iteration are ready to start, and how many are incomplete. A step is
+/// ready when its predecessors are complete. If a step and its predecessor are both on the device,
+/// the predecessor need only be enqueued, because streams and events keep the order.
 ///
 /// Threads: one. Steady state allocates nothing.
 class StepProgress {
  public:
-  /// `schedule` outlives it.
+  /// `schedule` must outlive this object.
   explicit StepProgress(const Schedule& schedule);
 
-  /// Ready steps, in the order in which they became ready, except that handovers come first. The
-  /// caller pops the steps that it starts.
-  StepQueue messages;   ///< Messages and flags.
-  KernelQueue kernels;  ///< Kernels on the host.
-  StepQueue launches;   ///< Steps on the device.
+  /// The ready steps, in the order in which they became ready; KernelQueue puts some kernels first.
+  /// The caller pops the steps that it starts.
+  StepQueue messages;   ///< Ready messages, flags and kExpose steps.
+  KernelQueue kernels;  ///< Ready kernels on the host.
+  StepQueue launches;   ///< Ready steps on the device.
 
-  /// Begins an iteration: steps without predecessors become ready.
+  /// Begins an iteration. Steps without predecessors become ready.
   void begin();
-  /// Marks a step as complete. A step on the device counts as soon as it is enqueued, unless a step
-  /// outside the device waits for it.
+  /// Marks a step as complete; a step on the device only if it is tracked (see `enqueue`).
   void complete(StepId step);
-  /// Marks a step as enqueued; `is_tracked` if `complete` will be called for it.
+  /// Marks a step on the device as enqueued. If `is_tracked`, `complete` is called for it later;
+  /// otherwise it also counts as complete.
   void enqueue(StepId step, bool is_tracked);
-  /// The device has reached the end of a device bucket's iteration.
+  /// Marks the end of a device bucket's iteration as complete on the device.
   void complete_end() { --remaining_; }
 
   bool is_complete() const { return remaining_ == 0; }
@@ -113,15 +113,14 @@ class StepProgress {
   void release(StepId step);
 
   const Schedule& schedule_;
-  std::vector<std::uint32_t> predecessors_;              // number of predecessors, by step
-  std::vector<std::uint32_t> missing_;                   // predecessors not yet complete or
-                                                         // enqueued
+  std::vector<std::uint32_t> predecessors_;              // number of predecessors
+  std::vector<std::uint32_t> missing_;                   // predecessors still to wait for
   std::vector<std::vector<StepId>> successors_;          // successors that wait for completion
   std::vector<std::vector<StepId>> enqueue_successors_;  // successors that wait for enqueueing
-  std::vector<bool> on_device_;                          // by step
+  std::vector<bool> on_device_;                          // whether the step runs on a stream
   std::size_t device_steps_ = 0;
-  std::size_t remaining_ = 0;   // incomplete steps, and the end on the device
-  std::size_t to_enqueue_ = 0;  // steps on the device
+  std::size_t remaining_ = 0;   // incomplete steps, plus one for the end on the device
+  std::size_t to_enqueue_ = 0;  // steps on the device that are not yet enqueued
 };
 
 }  // namespace kolo

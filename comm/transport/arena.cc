@@ -23,17 +23,17 @@ namespace {
 
 constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 
-/// File names of one version of control groups.
+/// The file names of one version of control groups.
 struct GroupFiles {
   const char* limit;
   const char* usage;
-  const char* cached;  ///< In memory.stat: the part of the usage that the kernel can reclaim.
+  const char* cached;  ///< Key in memory.stat of the cache that the kernel can reclaim.
 };
 constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
                                "total_inactive_file"};
 constexpr GroupFiles kVersion2{"memory.max", "memory.current", "inactive_file"};
 
-/// The number in a file that holds nothing else; empty if it holds no number, as with "max".
+/// Returns the number in a file of one number; nothing for another word, such as "max".
 std::optional<std::size_t> number_in(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::size_t number = 0;
@@ -41,7 +41,7 @@ std::optional<std::size_t> number_in(const std::filesystem::path& path) {
   return number;
 }
 
-/// The number after `key` in a file of lines "KEY NUMBER ...".
+/// Returns the number after `key` in a file of lines "KEY NUMBER ...".
 std::optional<std::size_t> number_of(const std::filesystem::path& path, const std::string& key) {
   std::ifstream file(path);
   std::string word, rest;
@@ -55,8 +55,8 @@ void take_least(AvailableMemory& least, std::size_t bytes, const std::string& li
   if (bytes < least.bytes) least = {bytes, limit};
 }
 
-/// Applies the limits of a group and its parents. A container may see its own group as the root of
-/// the hierarchy, whatever its name: missing groups are skipped.
+/// Applies the limits of a group and its parents. Groups without files are skipped: a container may
+/// see its own group as the root of the hierarchy, whatever the group's name.
 void take_group(AvailableMemory& least, const std::filesystem::path& hierarchy,
                 const std::filesystem::path& name, const GroupFiles& files) {
   for (std::filesystem::path group = name.relative_path();; group = group.parent_path()) {
@@ -87,7 +87,7 @@ AvailableMemory available_memory(const std::filesystem::path& root) {
   }
   const std::filesystem::path mounted = root / "sys/fs/cgroup";
   std::ifstream groups(root / "proc/self/cgroup");
-  // "0::/a/b" in version 2, "4:cpu,memory:/a/b" in version 1.
+  // Lines are "0::/a/b" in version 2 and "4:cpu,memory:/a/b" in version 1.
   for (std::string line; std::getline(groups, line);) {
     const std::size_t first = line.find(':');
     const std::size_t second = line.find(':', first + 1);
@@ -104,13 +104,14 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-/// MADV_POPULATE_WRITE of Linux 5.14, which older headers do not define and older kernels reject.
+/// MADV_POPULATE_WRITE of Linux 5.14; older headers do not define it and older kernels reject it.
 constexpr int kPopulateWrite = 23;
-/// MADV_COLLAPSE of Linux 6.1, likewise.
+/// MADV_COLLAPSE of Linux 6.1; older headers do not define it and older kernels reject it.
 constexpr int kCollapse = 25;
 
-/// The system clears some GB/s, and less than 1 GB/s if a virtual machine has to obtain its memory
-/// first. Querying the available memory takes less than a hundredth of that time.
+/// Size of one part of a commit. The kernel clears a few GB/s, or less than 1 GB/s if a virtual
+/// machine has to obtain its memory first. The check of available memory takes less than a
+/// hundredth of a part's time.
 constexpr std::size_t kPartBytes = std::size_t{16} << 20;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -122,7 +123,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   throw_error(ErrorCode::kResources, what + ": " + std::strerror(errno));
 }
 
-/// Bytes of the range that already have pages.
+/// Returns the number of bytes in the range that already have pages.
 std::size_t allocated_bytes(int fd, std::size_t offset, std::size_t bytes) {
   const auto end = static_cast<off_t>(offset + bytes);
   std::size_t sum = 0;
@@ -159,7 +160,7 @@ Arena Arena::adopt(FileDescriptor fd, std::size_t bytes) {
 }
 
 Arena::Arena(FileDescriptor fd, std::size_t bytes) : fd_(std::move(fd)) {
-  // Huge pages can be mapped only if file and addresses are aligned alike: a little more is
+  // Huge pages need equal alignment of file offset and address. Therefore more address space is
   // reserved, and the aligned part is kept.
   void* reserved = ::mmap(nullptr, bytes + kHugePage, PROT_NONE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -182,7 +183,7 @@ Arena::Arena(FileDescriptor fd, std::size_t bytes) : fd_(std::move(fd)) {
                     " bytes; see ulimit -v and the arena size");
   }
   ::madvise(memory, bytes, MADV_DONTFORK);
-  ::madvise(memory, bytes, MADV_HUGEPAGE);  // kernels without huge pages refuse
+  ::madvise(memory, bytes, MADV_HUGEPAGE);  // kernels without huge pages refuse this
   memory_ = {static_cast<std::byte*>(memory), bytes};
 }
 
@@ -214,12 +215,12 @@ bool Arena::populate(std::size_t offset, std::size_t bytes) {
   };
   const std::size_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
   const std::size_t last = end / kHugePage * kHugePage;
-  // The kernel makes a huge page from a single small page by clearing the rest, but would copy 512
-  // small ones.
+  // The kernel makes a huge page from a single small page by clearing the rest; from 512 small
+  // pages it would have to copy them.
   for (std::size_t page = first; page < last; page += kHugePage) {
     if (!write(page, page + kPage)) return false;
   }
-  if (first < last) ::madvise(data() + first, last - first, kCollapse);  // if possible
+  if (first < last) ::madvise(data() + first, last - first, kCollapse);  // may fail
   return write(begin, end);
 }
 
@@ -270,8 +271,8 @@ void Arena::commit(std::size_t offset, std::size_t bytes, const Pause& pause,
                                            " bytes and is limited to " + std::to_string(size()));
   }
   if (bytes == 0 || is_committed(offset, offset + bytes)) return;
-  // The kernel would rather kill a process than refuse memory that does not fit: check first, and
-  // again before each part, because other ranks take memory at the same time.
+  // The kernel kills a process rather than refuse memory that does not fit. Therefore available
+  // memory is checked first, and again before each part, because other ranks also allocate.
   int failed = populate_in_parts(offset, bytes, pause, root) ? 0 : 1;
   while (failed != 0) {
     failed = ::fallocate(fd(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));

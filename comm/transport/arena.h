@@ -11,35 +11,35 @@
 
 namespace kolo {
 
-/// The amount of memory that this process can take before the kernel swaps or kills processes.
+/// The amount of memory that this process can allocate before the kernel swaps or kills processes.
 struct AvailableMemory {
-  std::size_t bytes = 0;  ///< The largest value: unknown.
-  std::string limit;      ///< The source of the limit, for errors: "this machine", or a control
-                          ///< group.
+  std::size_t bytes = 0;  ///< In bytes; the largest value means unknown.
+  std::string limit;      ///< What imposes the limit, for error messages: "this machine", or the
+                          ///< name of a control group.
 };
 
-/// The minimum of the machine's available memory and of the remaining limits of this process's
-/// control groups and their parents. Supports both versions of control groups. Cached files count
-/// as available, since the kernel can drop them.
+/// Returns the minimum of the machine's available memory and the remaining limits of this process's
+/// control groups and their parents, in either version of control groups. Cached files count as
+/// available, because the kernel can drop them.
 ///
-/// `root` replaces "/" in tests. Threads: any. Cost: reads a few files of the kernel.
+/// Tests pass another `root`. Threads: any. Cost: reads a few files of the kernel.
 AvailableMemory available_memory(const std::filesystem::path& root = "/");
 
-/// Memory shared by processes of one node: an anonymous file (`memfd`) of fixed, sealed size, and
-/// its mapping in this process. No name can clash, leak or be opened by others, and no holder of
-/// the descriptor can shrink the file under a reader. Address space is reserved at once, memory
-/// only by `commit`. Forked children do not inherit the mapping.
+/// Memory that processes of one node share: an anonymous file (`memfd`) of fixed, sealed size, and
+/// its mapping in this process. The file has no name that other processes could open, and no
+/// process that holds its descriptor can change its size. Address space is reserved at
+/// construction; memory is allocated only by `commit`. Forked children do not inherit the mapping.
 ///
-/// Memory uses huge pages where the kernel has them. If `shmem_enabled` makes the kernel use them
-/// by itself, a range ends with the huge page it ends in, which the next range fills, so an arena
-/// wastes less than one. Otherwise the huge pages that lie entirely in a range are requested one by
-/// one, without waste. The committing process touches the pages first, so they lie on its NUMA
-/// node.
+/// Memory is in huge pages where the kernel supports them. If `shmem_enabled` makes the kernel use
+/// huge pages by default, `commit` allocates whole huge pages and the next range uses the rest of
+/// the last one, so an arena wastes less than one huge page. Otherwise only huge pages that lie
+/// entirely in a range are requested. The committing process touches the pages first, so they are
+/// on its NUMA node.
 ///
 /// Threads: one. Users synchronise access to the contents.
 class Arena {
  public:
-  /// Creates an arena. Units: bytes, a multiple of the page size.
+  /// Creates an arena. `bytes` is a multiple of the page size.
   /// Errors: KoloError(kResources).
   static Arena create(std::size_t bytes);
 
@@ -55,22 +55,22 @@ class Arena {
   std::byte* data() const { return memory_.data(); }
   std::size_t size() const { return memory_.size(); }
 
-  /// Allocates the memory of a range, so that accesses cannot fail later. A range that is already
-  /// committed costs a look-up. Many GB can take seconds, in which `pause` is called repeatedly.
-  /// `root` is for tests (see `available_memory`).
-  /// Errors: KoloError(kResources) with the bytes needed, the bytes available and the source of the
-  ///         limit.
+  /// Allocates the memory of a range, so that later accesses cannot fail. A range that is already
+  /// committed costs one look-up. Many GB can take seconds; `pause` is called repeatedly meanwhile.
+  /// Tests pass another `root` (see `available_memory`).
+  /// Errors: KoloError(kResources) with the bytes needed, the bytes available and the limit's
+  /// source.
   void commit(std::size_t offset, std::size_t bytes, const Pause& pause = {},
               const std::filesystem::path& root = "/");
 
  private:
   Arena(FileDescriptor fd, std::size_t bytes);
-  /// Populates the pages of a range in the kernel, so that missing memory is an error now and no
-  /// SIGBUS later. Unlike `fallocate` it uses huge pages. Returns false where unsupported.
+  /// Allocates the pages of a range, so that missing memory is an error now instead of a SIGBUS
+  /// later. Unlike `fallocate` it uses huge pages. Returns false if the kernel lacks support.
   bool populate(std::size_t offset, std::size_t bytes);
   bool populate_in_parts(std::size_t offset, std::size_t bytes, const Pause& pause,
                          const std::filesystem::path& root);
-  /// Pages of the range that already exist need no memory. Errors: as `commit`.
+  /// Checks that the missing pages of the range fit in the available memory. Errors: as `commit`.
   void check_available(std::size_t offset, std::size_t bytes,
                        const std::filesystem::path& root) const;
   bool is_committed(std::size_t begin, std::size_t end) const;
@@ -78,7 +78,7 @@ class Arena {
 
   FileDescriptor fd_;
   std::span<std::byte> memory_;
-  std::map<std::size_t, std::size_t> committed_;  // disjoint ranges: beginning -> end
+  std::map<std::size_t, std::size_t> committed_;  // disjoint ranges: start -> end
 };
 
 }  // namespace kolo

@@ -9,21 +9,21 @@
 
 namespace kolo {
 
-/// A queue of bytes from one writer to one reader, in memory that both map. Positions only
-/// increase; position p is stored at p modulo the capacity.
+/// A queue of bytes with one writer and one reader, in memory that both map. Positions only
+/// increase; position p is stored at index p modulo the capacity.
 ///
 ///            tail (reader)      head (writer)
 ///               v                  v
 ///   [ . . . . . x x x x x x x x x . . . ]     x: written and not yet read
 ///
-/// A writer that finds no room sets a mark with `await_room`; the reader then has to ring its
-/// doorbell. Both exchange the mark atomically. So the mark is set either before the reader's
-/// check, which sees it, or after it, and then the writer sees the room that the reader has made.
+/// A writer that finds the ring full sets a mark with `await_room`; the reader then has to ring the
+/// writer's doorbell. Both sides exchange the mark atomically. If the writer sets it before the
+/// reader's check, the reader sees it; if later, the writer sees the room that the reader has made.
 ///
-/// Threads: one writer, one reader. All zeroes is a valid, empty ring.
+/// Threads: one writer, one reader. A ring in zeroed memory is valid and empty.
 class ByteRing {
  public:
-  /// The control block at the start of the shared memory; the bytes follow it.
+  /// The control block at the start of the shared memory; the ring's bytes follow it.
   struct Control {
     alignas(64) std::atomic<std::uint64_t> head{0};
     alignas(64) std::atomic<std::uint64_t> tail{0};
@@ -35,7 +35,7 @@ class ByteRing {
   }
 
   ByteRing() = default;
-  /// Shape: `memory` holds footprint(capacity) bytes, aligned to 64; capacity is a power of two.
+  /// `memory` has footprint(capacity) bytes, aligned to 64. `capacity` in bytes is a power of two.
   ByteRing(std::byte* memory, std::size_t capacity)
       : control_(reinterpret_cast<Control*>(memory)),
         bytes_(memory + sizeof(Control)),
@@ -50,7 +50,7 @@ class ByteRing {
                             control_->tail.load(std::memory_order_acquire));
   }
 
-  /// Appends as much of `data` as fits; returns the number of bytes.
+  /// Appends as much of `data` as fits; returns the number of bytes appended.
   std::size_t write(std::span<const std::byte> data) {
     const std::uint64_t head = control_->head.load(std::memory_order_relaxed);
     const std::size_t count = std::min(data.size(), room());
@@ -61,7 +61,7 @@ class ByteRing {
     return count;
   }
 
-  /// Asks the reader to ring when there is room. Returns whether there is room already.
+  /// Asks the reader to ring when there is room. Returns true if there is room already.
   bool await_room() {
     control_->writer_waits.exchange(1, std::memory_order_acq_rel);
     return room() != 0;
@@ -74,7 +74,7 @@ class ByteRing {
                 control_->tail.load(std::memory_order_relaxed));
   }
 
-  /// Reads up to `data.size()` bytes; returns the number.
+  /// Reads up to `data.size()` bytes; returns the number of bytes read.
   std::size_t read(std::span<std::byte> data) {
     const std::uint64_t tail = control_->tail.load(std::memory_order_relaxed);
     const std::size_t count = std::min(data.size(), readable());
@@ -85,8 +85,8 @@ class ByteRing {
     return count;
   }
 
-  /// Whether the writer waits for the room just made; then the reader must ring. True once per
-  /// wait.
+  /// Whether the writer waits for room; then the reader must ring the writer's doorbell. Returns
+  /// true once per wait.
   bool take_writer_waits() {
     return control_->writer_waits.exchange(0, std::memory_order_acq_rel) != 0;
   }
@@ -104,7 +104,7 @@ class ByteRing {
     const std::size_t first = std::min(count, capacity_ - place(position));
     return {first, count - first};
   }
-  /// At most the capacity, even if a broken peer wrote invalid positions.
+  /// Returns the number of unread bytes: at most the capacity, even if positions are invalid.
   std::size_t used(std::uint64_t head, std::uint64_t tail) const {
     return static_cast<std::size_t>(std::min<std::uint64_t>(head - tail, capacity_));
   }

@@ -14,36 +14,36 @@
 
 namespace kolo {
 
-/// Control frames that have arrived at a rank for one group, or for creation groups. Peers are
-/// ranks of the job.
+/// Control frames received for one group, or for all creations of groups, from ranks of the job.
 using ControlInbox = std::deque<ControlFrame>;
 
-/// Sorts the control frames of a rank by job and groups. A frame of a group begins with a byte that
-/// no frame of the job begins with, followed by the number of the group's inbox at the receiver:
+/// Separates the control frames that a rank receives by job and group. A frame of a group begins
+/// with a byte that no frame of the job begins with, then the number of the receiver's inbox:
 ///
 ///   0xFF | number of the inbox, 8 bytes | frame of the group
 ///
-/// Numbers are never reused, so a frame that arrives after its group has ended is dropped.
+/// Numbers are never reused, so a frame that is received after its group has ended is dropped.
 ///
 /// Threads: the thread that drives the engine.
 class ControlDemux {
  public:
   using Number = std::uint64_t;
 
-  /// Number of the inbox for creation groups, on every rank.
+  /// Number of the inbox for creations of groups; equal on all ranks.
   static constexpr Number kCreators = 0;
-  /// Bytes in front of a group's frame.
+  /// Number of bytes in front of a group's frame.
   static constexpr std::size_t kHeaderBytes = 1 + sizeof(Number);
 
-  /// Opens an inbox with a new number; the first one gets `kCreators`. The inbox outlives the
-  /// switch or is closed before.
+  /// Registers an inbox under a new number; the first one gets `kCreators`. The inbox must outlive
+  /// this object or be closed before.
   Number open(ControlInbox& inbox) {
     inboxes_[next_] = &inbox;
     return next_++;
   }
   void close(Number number) { inboxes_.erase(number); }
 
-  /// Moves a group's frame into its inbox and returns true; leaves a frame of the job unchanged.
+  /// Moves a frame of a group to its inbox and returns true. Leaves a frame of the job unchanged
+  /// and returns false.
   bool take(ControlFrame& frame) {
     if (frame.bytes.size() < kHeaderBytes || frame.bytes.front() != kGroupMark) return false;
     Number number = 0;
@@ -57,7 +57,7 @@ class ControlDemux {
     return true;
   }
 
-  /// Sets `framed` to the frame that delivers `bytes` to an inbox of the receiver.
+  /// Sets `framed` to the frame that delivers `bytes` to inbox `number` of the receiver.
   static void address(Number number, std::span<const std::byte> bytes,
                       std::vector<std::byte>& framed) {
     framed.assign(1, kGroupMark);
@@ -74,24 +74,23 @@ class ControlDemux {
   Number next_ = kCreators;
 };
 
-/// Arriving control frames, in the order in which they were announced. A large frame may still be
-/// incomplete when a later one of the same peer is complete; the later one then waits for it.
-/// Frames of other peers do not wait.
+/// Control frames that are being received, in the order in which they were announced. A large frame
+/// may still be incomplete when a later frame of the same peer is complete; `take` then returns the
+/// large one first. Frames of other peers do not wait.
 ///
 /// Threads: one.
 class ControlArrivals {
  public:
-  /// A frame whose bytes are being written. Its address is valid until it is dropped, or complete
-  /// and taken.
+  /// A frame that is being received. Its address is valid until it is dropped or taken.
   class Arrival {
    public:
     Arrival(int peer, std::size_t bytes) : peer_(peer), bytes_(bytes) {}
 
-    /// Memory to write its bytes to.
+    /// Memory for the bytes of the frame.
     std::span<std::byte> memory() { return bytes_; }
-    /// All bytes have been written.
+    /// Marks the frame as complete: all bytes have been written.
     void complete() { is_complete_ = true; }
-    /// The frame shall be ignored.
+    /// Marks the frame as one that `take` skips.
     void drop() { is_taken_ = true; }
 
    private:
@@ -103,14 +102,14 @@ class ControlArrivals {
     bool is_taken_ = false;
   };
 
-  /// Adds a frame of `bytes` bytes from `peer`, whose bytes are still to be written.
+  /// Adds an incomplete frame of `bytes` bytes from `peer`.
   Arrival& announce(int peer, std::size_t bytes) {
     forget_taken();
     return arrivals_.emplace_back(peer, bytes);
   }
 
-  /// Takes the first complete frame with no incomplete frame of the same peer before it. Returns
-  /// whether there was one.
+  /// Takes the first complete frame that has no incomplete frame of the same peer before it.
+  /// Returns whether there was such a frame.
   bool take(ControlFrame& frame) {
     for (auto arrival = arrivals_.begin(); arrival != arrivals_.end(); ++arrival) {
       if (arrival->is_taken_ || !arrival->is_complete_ || waits_for_earlier(*arrival)) continue;
@@ -123,7 +122,7 @@ class ControlArrivals {
     return false;
   }
 
-  /// Before: no frame is being written any more.
+  /// Removes all frames. Before: no frame is still being written.
   void clear() { arrivals_.clear(); }
 
  private:
@@ -144,14 +143,14 @@ class ControlArrivals {
   std::deque<Arrival> arrivals_;
 };
 
-/// Control frames that no rank of this job can have sent. Anyone who reaches a port of the network
-/// transport can write them, so they are dropped and have no further effect. The 1st, 10th, 100th
-/// and so on are logged.
+/// Counts control frames that no rank of this job can have sent. Other programs that reach a port
+/// of the network transport can write such frames, so they are dropped and have no effect. The 1st,
+/// 10th, 100th and so on are logged.
 ///
 /// Threads: one.
 class ForeignFrames {
  public:
-  /// Counts a dropped frame. `source`: the rank that it claims to come from.
+  /// Counts a dropped frame. `source` is the rank that the frame names as its sender.
   void drop(int source, std::string_view why) {
     if (++count_ < next_told_) return;
     next_told_ *= 10;

@@ -19,8 +19,8 @@ bool Doorbell::sleep(Duration limit) noexcept {
   if (!rest_as(kSleeping)) return true;
   const timespec time{.tv_sec = limit.count() / 1'000'000'000,
                       .tv_nsec = limit.count() % 1'000'000'000};
-  // Not a private futex, because the ringing thread may be in another process. Returns at once if
-  // the word has changed, and early on a signal; the caller checks again in both cases.
+  // The futex is not private, because the ringing thread may be in another process. The call
+  // returns at once if the word has changed, and early on a signal; the caller checks again.
   ::syscall(SYS_futex, &state_, FUTEX_WAIT, kSleeping, &time, nullptr, 0);
   return (state_.fetch_and(kNewsMask, std::memory_order_acq_rel) & kNewsMask) != 0;
 }
@@ -50,13 +50,13 @@ FileDescriptor make_event_fd() {
 
 void raise_event(int event_fd) noexcept {
   const std::uint64_t one = 1;
-  // Fails only when the count is at its limit; then the descriptor is readable already.
+  // Fails only if the count is at its limit; then the descriptor is readable already.
   [[maybe_unused]] const auto written = ::write(event_fd, &one, sizeof one);
 }
 
 void drain_event(int event_fd) noexcept {
   std::uint64_t count = 0;
-  // Fails only when the descriptor is not readable, which is the desired state.
+  // Fails only if the descriptor is not readable, which is the desired state.
   [[maybe_unused]] const auto taken = ::read(event_fd, &count, sizeof count);
 }
 

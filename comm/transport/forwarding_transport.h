@@ -8,10 +8,10 @@
 
 namespace kolo {
 
-/// Forwards every call to another transport. Derived classes override what they do differently.
+/// Forwards every call to another transport. Derived classes override the calls that they change.
 class ForwardingTransport : public Transport {
  public:
-  /// `below` outlives the last call.
+  /// `below` must outlive the last call.
   explicit ForwardingTransport(Transport& below) : below_(below) {}
 
   int rank() const override { return below_.rank(); }

@@ -87,7 +87,7 @@ FileDescriptor connect_local(std::string_view name, TimePoint deadline) {
     if (TimePoint(std::chrono::steady_clock::now()) >= deadline) {
       throw_timeout("no process listens on the local socket '" + std::string(name) + "'");
     }
-    ::poll(nullptr, 0, kRetryMs);  // its owner is still starting
+    ::poll(nullptr, 0, kRetryMs);  // the peer has not started listening yet
   }
 }
 
@@ -159,7 +159,7 @@ std::optional<Packet> receive_packet(int socket, std::size_t longest, TimePoint 
       packet.descriptors.emplace_back(fd);
     }
   }
-  // The system drops descriptors for which this process has no room.
+  // The system drops descriptors that exceed this process's limit.
   if ((message.msg_flags & MSG_CTRUNC) != 0 && packet.descriptors.size() < kMostDescriptors) {
     errno = EMFILE;
     throw_errno("cannot take the memory of a rank of this node");

@@ -13,12 +13,12 @@
 
 namespace kolo {
 
-/// Buckets whose messages need not be received from some iteration on, because all ranks have given
-/// them up. Threads: one.
+/// The buckets whose messages need not be received from some iteration on, because all ranks have
+/// abandoned them. Threads: one.
 class AbandonedRuns {
  public:
-  /// Source and ordinal of `first` are ignored.
-  // Packing wraps the fields.
+  /// Adds the bucket and iteration of `first`; source and ordinal are ignored.
+  // Packing makes the fields wrap, as in the tags of messages.
   void add(const Tag& first) { first_.push_back(unpack(pack(first))); }
 
   bool covers(const Tag& message) const {
@@ -28,7 +28,7 @@ class AbandonedRuns {
   }
 
  private:
-  /// Iterations in tags wrap; any two in use are less than half the range apart.
+  /// Compares iterations of tags, which wrap: any two in use differ by less than half the range.
   static bool is_before(std::uint32_t a, std::uint32_t b) {
     return ((a - b) >> (kTagIterationBits - 1) & 1U) != 0;
   }
@@ -36,26 +36,26 @@ class AbandonedRuns {
   std::vector<Tag> first_;
 };
 
-/// A receive that waits for its message.
+/// A receive whose message has not been received yet.
 struct PostedReceive {
   std::uint64_t tag = 0;
   std::span<std::byte> data;
   Completion* done = nullptr;
 };
 
-/// A complete message that arrived before its receive.
+/// A complete message whose receive has not been posted yet.
 struct UnexpectedMessage {
   std::uint64_t tag = 0;
   std::vector<std::byte> bytes;
 };
 
-/// Matches receives and messages of one rank by (peer, packed tag), for transports whose library
+/// Matches receives and messages of one rank by peer and packed tag, for transports whose library
 /// does no matching.
 ///
-/// Before:  call `take_receive` for a message, and keep the message only if there is no receive for
-///          it; call `take_message` for a receive, and post it only if there is no message.
+/// Before:  for a message, call `take_receive`, and `keep` the message only if there is no receive;
+///          for a receive, call `take_message`, and `post` the receive only if there is no message.
 /// Threads: one.
-/// Cost:    a scan of what is pending with that peer, which is what a schedule keeps in flight.
+/// Cost:    a scan of the pending messages of one peer, of which a schedule has few in flight.
 class MessageMatcher {
  public:
   explicit MessageMatcher(std::size_t peers) : posted_(peers), unexpected_(peers) {}
@@ -65,19 +65,19 @@ class MessageMatcher {
     unexpected_[peer].push_back(std::move(message));
   }
 
-  /// Removes and returns the oldest receive posted for this message.
+  /// Removes and returns the oldest receive posted for messages with this tag.
   std::optional<PostedReceive> take_receive(std::size_t peer, std::uint64_t tag) {
     return take(posted_[peer], tag);
   }
-  /// Removes and returns the oldest kept message for this receive.
+  /// Removes and returns the oldest kept message with this tag.
   std::optional<UnexpectedMessage> take_message(std::size_t peer, std::uint64_t tag) {
     return take(unexpected_[peer], tag);
   }
 
-  /// Keeps a receive that can no longer complete, so that `cancel` makes it idle.
+  /// Keeps a receive that cannot complete any more, until `cancel` makes it idle.
   void abandon(const PostedReceive& receive) { abandoned_.push_back(receive.done); }
 
-  /// A kept message that does not belong to an abandoned bucket; null if there is none.
+  /// Returns a kept message that belongs to no abandoned bucket; null if there is none.
   const UnexpectedMessage* find_stray(const AbandonedRuns& abandoned) const;
 
   /// Makes every receive idle and drops every message.
@@ -100,10 +100,10 @@ class MessageMatcher {
   std::vector<Completion*> abandoned_;
 };
 
-/// The error of a message that is longer than the buffer posted for it.
+/// Returns the error of a message that is longer than the buffer of its receive.
 Error message_too_long(int rank, int peer, std::size_t bytes, std::size_t capacity);
 
-/// The error of a message that was still unreceived at the agreed end of the job.
+/// Returns the error of a message that has no receive at the agreed end of the job.
 Error stray_message(int rank, const Tag& tag, std::size_t bytes);
 
 }  // namespace kolo

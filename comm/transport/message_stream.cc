@@ -36,8 +36,8 @@ bool MessageWriter::pump() {
     }
     if (message.done != nullptr) message.done->state = Completion::State::kDone;
     message.copy = std::vector<std::byte>();
-    // Moves the rest to the front while that is cheap, so that a queue that never runs empty does
-    // not grow.
+    // Moves the rest to the front once half of the memory is free, so that a queue that never
+    // becomes empty does not grow.
     if (++next_ * 2 >= queue_.size()) {
       queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(next_));
       next_ = 0;

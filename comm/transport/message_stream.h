@@ -16,23 +16,23 @@ struct MessageHeader {
   std::uint64_t bytes = 0;
 };
 
-/// Sends messages one after the other through a byte ring, in pieces as room permits; a message may
-/// be larger than the ring. Threads: one.
+/// Writes messages to a byte ring in order, in pieces as room permits. A message may be larger than
+/// the ring. Threads: one.
 class MessageWriter {
  public:
   explicit MessageWriter(ByteRing ring) : ring_(ring) {}
 
-  /// Queues a message; the buffer stays in use until `done` is complete.
+  /// Queues a message. `data` must stay valid until `done` is complete.
   void push(std::uint64_t tag, std::span<const std::byte> data, Completion& done);
 
-  /// Queues a message; bytes that do not fit into the ring at once are copied.
+  /// Queues a message. Copies it, unless it fits into the ring at once.
   void push_copy(std::span<const std::byte> data);
 
-  /// Writes as much as there is room for. Returns whether anything was written, so that the reader
-  /// must be rung. If room is lacking, the reader is asked to ring back.
+  /// Writes as much as there is room for. Returns true if it wrote anything; the caller then rings
+  /// the reader. If the ring is full, asks the reader to ring back.
   bool pump();
 
-  /// Forgets queued messages and makes their completions idle.
+  /// Drops all queued messages and makes their completions idle.
   void cancel() noexcept;
 
  private:
@@ -41,14 +41,14 @@ class MessageWriter {
     std::span<const std::byte> data;
     Completion* done = nullptr;
     std::vector<std::byte> copy;
-    std::size_t written = 0;  ///< Includes the header.
+    std::size_t written = 0;  ///< Bytes, including the header.
   };
 
   bool write_some(Outgoing& message);
 
   ByteRing ring_;
-  std::vector<Outgoing> queue_;  ///< At most half of it has been written.
-  std::size_t next_ = 0;         ///< Index of the first message not yet written.
+  std::vector<Outgoing> queue_;  ///< At most half of its messages are written.
+  std::size_t next_ = 0;         ///< Index of the first message that is not written.
 };
 
 /// Reads messages from a byte ring piece by piece. Threads: one.
@@ -56,9 +56,9 @@ class MessageReader {
  public:
   explicit MessageReader(ByteRing ring) : ring_(ring) {}
 
-  /// Reads at most one ring full. For each message, `begin(header)` returns the destination of its
-  /// bytes (a span of header.bytes), and `end(header)` is called once they are there. Returns the
-  /// number of bytes read.
+  /// Reads at most as many bytes as the ring holds. For each message, `begin(header)` returns the
+  /// destination of its bytes (a span of header.bytes), and `end(header)` is called when they are
+  /// complete. Returns the number of bytes read.
   template <typename Begin, typename End>
   std::size_t read(Begin&& begin, End&& end) {
     std::size_t taken = 0;

@@ -38,7 +38,7 @@ int PeerMemory::read(std::uint64_t address, std::span<std::byte> to) const {
 }
 
 int PeerMemory::write(std::uint64_t address, std::span<const std::byte> from) const {
-  // The call takes source and destination as the same type.
+  // Both calls take `local` as non-const memory.
   return move(::process_vm_writev, address, const_cast<std::byte*>(from.data()), from.size());
 }
 
@@ -65,7 +65,7 @@ void throw_memory_error(int rank, int peer, std::string_view verb, int failed) {
 
 namespace {
 
-// PAGEMAP_SCAN of Linux 6.7, which older headers do not name. Source: Linux,
+// PAGEMAP_SCAN of Linux 6.7, which older headers do not define. Source: Linux,
 // include/uapi/linux/fs.h.
 struct PageRegion {
   std::uint64_t start = 0, end = 0, categories = 0;
@@ -75,7 +75,7 @@ struct PageScan {
   std::uint64_t flags = 0;
   std::uint64_t start = 0, end = 0;
   std::uint64_t walk_end = 0;
-  std::uint64_t regions = 0;  // an address
+  std::uint64_t regions = 0;  // the address of a PageRegion
   std::uint64_t region_count = 0;
   std::uint64_t max_pages = 0;
   std::uint64_t category_inverted = 0, category_mask = 0, category_anyof_mask = 0;
@@ -85,7 +85,7 @@ constexpr unsigned long kPageMapScan = _IOWR('f', 16, PageScan);
 constexpr std::uint64_t kIsHuge = 1U << 6;
 
 constexpr std::uint64_t kSmallPage = 4096;
-/// Look-ahead: neighbouring memory is usually queried next.
+/// Bytes that a query examines in advance, because neighbouring memory is usually queried next.
 constexpr std::uint64_t kLookAhead = std::uint64_t{64} << 20;
 
 }  // namespace
@@ -98,7 +98,7 @@ bool PageMap::are_huge(std::span<const std::byte> memory) {
                     .end = (begin + memory.size() + kSmallPage - 1) / kSmallPage * kSmallPage};
   if (huge_.holds(range)) return true;
   if (small_.holds(range)) return false;
-  // Scanning huge pages takes no time, unlike small ones.
+  // A scan is fast in huge pages, but slow in small pages.
   if (huge_part(range).holds(range)) {
     huge_ = huge_part({range.begin, range.begin + kLookAhead});
     return true;

@@ -12,36 +12,37 @@
 
 namespace kolo {
 
-/// A word in a process, by which other processes test whether they can read its memory.
+/// The address and value of a variable in a process. Other processes read it to test whether they
+/// can access that process's memory.
 struct MemoryToken {
   std::uint64_t address = 0;
   std::uint64_t value = 0;
 };
 
-/// The memory of another process of the same user on this machine, read or written by one system
-/// call and one copy (Linux's "cross memory attach"). Yama (kernel.yama.ptrace_scope), the
-/// system-call filter of a container, or another namespace of process ids may forbid it, so ask
-/// `holds` first.
+/// The memory of another process of the same user on this machine. Each read or write is one system
+/// call and one copy ("cross memory attach" of Linux). Yama (kernel.yama.ptrace_scope), the
+/// system-call filter of a container, or another namespace of process ids may forbid it, so test
+/// with `holds` first.
 ///
 /// Threads: any.
 class PeerMemory {
  public:
-  /// No peer.
+  /// Refers to no process: all calls fail.
   PeerMemory() = default;
-  /// The process at the other end of a connected Unix socket.
+  /// Refers to the process at the other end of a connected Unix socket.
   explicit PeerMemory(int socket);
   static PeerMemory of_this_process();
 
-  /// Whether its memory can be read and holds this token, as announced by the process.
+  /// Whether this process can read the peer's memory and finds the `token` that the peer announced.
   bool holds(const MemoryToken& token) const;
   /// Fills `to` from `address` in the peer's memory. Returns 0 or an errno.
   int read(std::uint64_t address, std::span<std::byte> to) const;
-  /// Writes `from` to `address` there. Permission to read includes writing, except for
-  /// write-protected pages. Returns 0 or an errno.
+  /// Writes `from` to `address` in the peer's memory. A process that can read can also write,
+  /// except to write-protected pages. Returns 0 or an errno.
   int write(std::uint64_t address, std::span<const std::byte> from) const;
 
  private:
-  /// process_vm_readv or process_vm_writev.
+  /// The type of process_vm_readv and process_vm_writev.
   using Call = decltype(&::process_vm_readv);
 
   int move(Call call, std::uint64_t address, std::byte* data, std::size_t bytes) const;
@@ -49,20 +50,20 @@ class PeerMemory {
   pid_t process_ = 0;
 };
 
-/// Throws KoloError(kPeerLost): `verb` ("reading" or "writing") memory of `peer` failed with this
-/// errno.
+/// Throws KoloError(kPeerLost) with the text that `verb` ("reading" or "writing") memory of `peer`
+/// failed with the errno `failed`.
 [[noreturn]] void throw_memory_error(int rank, int peer, std::string_view verb, int failed);
 
-/// The page sizes of this process's memory, as far as Linux reports them (since 6.7). The result is
-/// a hint: pages change, and the last queried ones are cached.
+/// The page sizes of this process's memory, as far as Linux reports them (since 6.7). Results are
+/// hints, because pages change and the results of the last queries are cached.
 ///
 /// Threads: one at a time.
 class PageMap {
  public:
   PageMap();
 
-  /// Whether a whole range consists of huge pages that are present and mapped as such; true where
-  /// Linux does not report it. Takes about half a microsecond, or no time for a cached range.
+  /// Whether all of `memory` is in huge pages that are present and mapped as huge; true if Linux
+  /// does not report it. Takes about half a microsecond, or no time for a cached range.
   bool are_huge(std::span<const std::byte> memory);
 
  private:
@@ -71,11 +72,11 @@ class PageMap {
     bool holds(const Range& other) const { return begin <= other.begin && other.end <= end; }
   };
 
-  /// The leading part of the range that is in huge pages; all of it where Linux does not report it.
+  /// Returns the leading part of the range in huge pages; all of it if Linux does not report it.
   Range huge_part(const Range& range) const;
 
   FileDescriptor file_;
-  Range huge_, small_;  // cached
+  Range huge_, small_;  // results of the last queries
 };
 
 }  // namespace kolo

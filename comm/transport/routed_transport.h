@@ -10,15 +10,15 @@
 
 namespace kolo {
 
-/// Combines two transports: peers that `local` has mapped are reached through it, all others
-/// through `network`. Both number ranks by world.
+/// Combines two transports: messages to peers that `local` has mapped use `local`, all others use
+/// `network`. Both use world ranks.
 ///
-/// Errors: `failure()` is the first failure that either of them noticed.
+/// Errors: `failure()` is the first failure of either transport.
 class RoutedTransport final : public ForwardingTransport {
  public:
   RoutedTransport(std::unique_ptr<Transport> local, std::unique_ptr<MessageTransport> network);
 
-  /// As the network: data of mapped peers needs no message.
+  /// As in `network`; data of mapped peers needs no messages.
   bool takes_device_memory() const override { return network_->takes_device_memory(); }
 
   void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) override {
@@ -71,7 +71,7 @@ class RoutedTransport final : public ForwardingTransport {
 
   std::unique_ptr<Transport> local_;
   std::unique_ptr<MessageTransport> network_;
-  std::vector<pollfd> waited_;  // `wake_fds()`, polled in `sleep`
+  std::vector<pollfd> waited_;  // the descriptors of `wake_fds()`, which `sleep` polls
   std::optional<Error> failure_;
   ForeignFrames foreign_;
 };

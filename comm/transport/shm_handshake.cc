@@ -19,7 +19,7 @@ constexpr std::size_t kLongestSecret = 256;
 constexpr std::uint32_t kMagic = 0x4f4c4f4b;  // "KOLO"
 constexpr std::uint32_t kVersion = 2;
 
-/// The fixed part of a handshake; the secret follows it.
+/// The fixed part of a handshake packet; the secret follows it.
 struct HandshakeHeader {
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
@@ -57,7 +57,7 @@ bool send_handshake(const NodeMembership& me, int socket, const NodeOffer& offer
   return send_packet(socket, bytes, descriptors);
 }
 
-/// Compares in time that does not depend on where the two differ.
+/// Compares two texts in a time that does not depend on where they differ.
 bool is_equal_in_constant_time(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned difference = 0;
@@ -72,7 +72,7 @@ KoloError handshake_error(const NodeMembership& me, ErrorCode code, int peer, st
   return KoloError(Error{.code = code, .rank = me.rank, .peer = peer, .what = std::move(what)});
 }
 
-/// The handshake in a packet; empty unless it comes from a rank that knows the secret.
+/// Returns the handshake in a packet; nothing unless its sender knows the secret.
 std::optional<Handshake> parse_handshake(const NodeMembership& me, Packet packet) {
   Handshake handshake;
   if (packet.bytes.size() < sizeof handshake.header || packet.descriptors.size() != 2) {
@@ -105,7 +105,7 @@ void check_agreement(const NodeMembership& me, const HandshakeHeader& theirs) {
   require(mine.counters, theirs.counters, "counters");
 }
 
-/// The error of a timed-out wait for this peer.
+/// Returns the error of a timeout while this rank waits for a peer.
 KoloError late_error(const NodeMembership& me, int rank) {
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(me.connect_within);
   return handshake_error(me, ErrorCode::kTimeout, rank,
@@ -113,7 +113,7 @@ KoloError late_error(const NodeMembership& me, int rank) {
                              std::to_string(limit.count()) + " ms");
 }
 
-/// Calls `call`, which waits for this peer.
+/// Calls `call`, which waits for this peer, and names the peer if it times out.
 template <typename Call>
 auto await_peer(const NodeMembership& me, int rank, const Call& call) {
   try {
@@ -157,7 +157,8 @@ NodePeer join_peer(const NodeMembership& me, std::size_t index, const NodeOffer&
   return std::move(handshake->peer);
 }
 
-/// The handshake of the next rank that connects and may join; strangers are turned away.
+/// Waits for the next connection from a rank that knows the secret, and returns its handshake.
+/// Other connections are refused.
 Handshake accept_handshake(const NodeMembership& me, int listener, TimePoint deadline) {
   for (;;) {
     FileDescriptor socket = accept_local(listener, deadline);
@@ -173,7 +174,7 @@ Handshake accept_handshake(const NodeMembership& me, int listener, TimePoint dea
       if (!packet) continue;
       handshake = parse_handshake(me, std::move(*packet));
     } catch (const KoloError& error) {
-      if (error.error().code == ErrorCode::kResources) throw;  // not the connecting side's fault
+      if (error.error().code == ErrorCode::kResources) throw;  // this process's own limit
       log::warn("turned away a local connection: " + error.error().what);
       continue;
     }
@@ -217,10 +218,10 @@ std::vector<std::optional<NodePeer>> meet_node_peers(const NodeMembership& me,
                 std::to_string(handshake.header.rank));
       continue;
     }
-    // The answer is sent even if limits differ, so that both sides can report the difference.
+    // The answer is sent even if limits differ, so that both ranks report the difference.
     const bool answered = send_handshake(me, handshake.peer.socket.get(), offer);
     check_agreement(me, handshake.header);
-    if (!answered) continue;  // the peer went away; another process of that rank may come
+    if (!answered) continue;  // the process ended; a new process of that rank may connect
     peers[index] = std::move(handshake.peer);
     --missing;
   }

@@ -16,9 +16,9 @@
 
 namespace kolo {
 
-/// Holds the error with which a rank gives up, readable by its peers even after the rank has ended,
-/// and before that the verb in which it is stuck. All zeroes is an empty cell, so it may live in
-/// fresh shared memory.
+/// The error with which a rank gives up, in shared memory: peers can read it even after the rank
+/// has ended. The cell also names the verb in which the rank is stuck. A zeroed cell is valid and
+/// empty.
 ///
 /// Threads: any, of any process; one for `note_stuck`.
 class ErrorCell {
@@ -26,37 +26,36 @@ class ErrorCell {
   static constexpr std::size_t kMostBytes = 1000;
   static constexpr std::size_t kVerbBytes = sizeof(std::uint64_t);
 
-  /// Stores the error, truncating a long text, unless there is one already.
+  /// Stores the error, truncated if it is too long. Does nothing if the cell holds one already.
   void write(const Error& error);
 
   bool is_written() const { return state_.load(std::memory_order_acquire) == State::kWritten; }
-  /// Empty if there is no valid error.
+  /// Returns the stored error, if it is complete and valid.
   std::optional<Error> read() const;
 
-  /// Notes that the rank has not returned from a call in this verb (its first `kVerbBytes` bytes
-  /// are kept); an empty verb: it has returned.
+  /// Stores the first `kVerbBytes` bytes of the verb in which the rank is stuck. An empty verb
+  /// means that the rank is not stuck.
   void note_stuck(std::string_view verb);
-  /// Empty if the rank is not stuck.
+  /// Returns the verb in which the rank is stuck; empty if the rank is not stuck.
   std::string stuck_in() const;
 
  private:
   enum class State : std::uint32_t { kEmpty, kBeingWritten, kWritten };
 
-  std::atomic<std::uint64_t> stuck_in_{0};  // bytes of the verb
+  std::atomic<std::uint64_t> stuck_in_{0};  // the letters of the verb
   std::atomic<State> state_{State::kEmpty};
-  std::uint32_t size_ = 0;  // constant once written, as are the bytes
+  std::uint32_t size_ = 0;  // `size_` and `bytes_` do not change in state kWritten
   std::array<std::byte, kMostBytes> bytes_{};
 };
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
               std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// Layout of one rank's memory. Every rank of a node computes the same offsets.
+/// The layout of one rank's memory. Every rank of a node computes the same offsets. The parts
+/// before `data` are committed when the rank starts; `writer` is a local rank.
 ///
 ///   doorbell | error | flags [writer]{slots, reads} | counters | rings [writer]{control, data} |
-///   data part
-///                                                                              ^ page
-/// The parts before the data part are committed when the rank starts; `writer` is a local rank.
+///   data, aligned to a page
 class ShmLayout {
  public:
   static constexpr std::size_t kDataRingBytes = std::size_t{1} << 18;
@@ -90,22 +89,22 @@ class ShmLayout {
   std::size_t total_ = 0;
 };
 
-/// Whether one process can read the memory of another one.
+/// Whether one process can read the memory of another process.
 enum class Reads : std::uint64_t { kUnknown, kNo, kYes };
 
-/// The parts of one rank's memory. A view: the arena owns the bytes.
+/// A view of one rank's memory, with accessors for its parts. The arena owns the bytes.
 class ShmSegment {
  public:
   ShmSegment(std::byte* memory, const ShmLayout& layout, std::uint32_t flags_per_peer)
       : memory_(memory), layout_(&layout), flags_per_peer_(flags_per_peer) {}
 
   Doorbell& doorbell() const { return at<Doorbell>(0)[0]; }
-  /// The error with which the rank gave up.
+  /// Holds the error with which this rank gave up.
   ErrorCell& error() const { return at<ErrorCell>(layout_->error_offset())[0]; }
   std::atomic<std::uint64_t>& flag(std::size_t writer, std::uint32_t slot) const {
     return flags(writer)[slot];
   }
-  /// Whether `writer` can read the private memory of the rank, as a `Reads`.
+  /// Whether local rank `writer` can read private memory of this rank; the value is a `Reads`.
   std::atomic<std::uint64_t>& reads(std::size_t writer) const {
     return flags(writer)[flags_per_peer_];
   }

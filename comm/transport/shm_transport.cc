@@ -27,7 +27,8 @@ struct ShmTransport::Peer {
         socket(std::move(connection)),
         segment(arena.data(), layout, limits.flags_per_peer) {}
 
-  /// Connects this rank's two ends of the rings: it writes to the peer's memory and reads its own.
+  /// Opens the rings between this rank and the peer. This rank writes to rings in the peer's memory
+  /// and reads rings in its own memory.
   void open_streams(const ShmSegment& own, std::size_t own_index, std::size_t peer_index) {
     data_out.emplace(segment.data_ring(own_index));
     control_out.emplace(segment.control_ring(own_index));
@@ -41,16 +42,16 @@ struct ShmTransport::Peer {
   const int rank;
   Arena arena;
   FileDescriptor bell_fd;
-  FileDescriptor socket;  ///< Invalid for this rank itself.
+  FileDescriptor socket;  ///< Empty for this rank itself.
   ShmSegment segment;
   std::optional<MessageWriter> data_out;
   std::optional<MessageWriter> control_out;
   std::optional<MessageReader> data_in;
   std::optional<MessageReader> control_in;
-  std::optional<PostedReceive> receive;  ///< For the message that is arriving.
-  UnexpectedMessage unexpected;          ///< The arriving message, if it has no receive.
+  std::optional<PostedReceive> receive;  ///< The receive of the message that is being read.
+  UnexpectedMessage unexpected;          ///< The message that is being read, if it has no receive.
   PeerMemory private_memory;
-  ControlFrame frame;  ///< The arriving control frame.
+  ControlFrame frame;  ///< The control frame that is being read.
   bool said_goodbye = false;
   TrafficCounters traffic;
 };
@@ -97,7 +98,7 @@ ShmTransport::ShmTransport(const Config& config, int world_size)
   }
 }
 
-/// Tests whether this rank can read memory of the peer, and tells the peer.
+/// Tests whether this rank can read memory of the peer, and writes the result to the peer's memory.
 void ShmTransport::try_memory(Peer& peer, const MemoryToken& token) const {
   peer.private_memory = PeerMemory(peer.socket.get());
   const Reads reads = peer.private_memory.holds(token) ? Reads::kYes : Reads::kNo;
@@ -217,7 +218,7 @@ void ShmTransport::set_counter(std::uint32_t counter, std::uint64_t value) {
 
 bool ShmTransport::poll() {
   if (closed_) return false;
-  // A peer's end is checked first, so that data it wrote before is read in the same poll.
+  // Sockets are checked first: this poll then reads all data that a peer wrote before it ended.
   const bool found = (check_due_ || quiet_polls_ >= kPollsPerCheck) && check_sockets();
   const std::uint32_t news = own_bell().answer();
   if (news == 0) {
@@ -246,7 +247,7 @@ std::string ShmTransport::stuck_in(int peer) const {
   return peer_of(peer).segment.error().stuck_in();
 }
 
-/// Reads the errors of peers whose driving thread is stuck.
+/// Reports the errors that peers with a stuck driving thread have posted.
 void ShmTransport::read_errors() {
   for (const auto& peer : peers_) {
     if (peer->rank == rank_ || failure_) continue;
@@ -269,7 +270,7 @@ void ShmTransport::disarm() {
 void ShmTransport::say_goodbye() {
   if (closed_) return;
   for (const auto& peer : peers_) {
-    // A peer that has gone needs no goodbye.
+    // The socket is closed if the peer has ended.
     if (!peer->socket) continue;
     ::send(peer->socket.get(), kGoodbye.data(), kGoodbye.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
@@ -295,7 +296,8 @@ void ShmTransport::shutdown(bool orderly) {
   }
 }
 
-/// Messages sent before the agreed end are in the rings, at least their beginnings.
+/// Reports a message without a receive. All messages sent before the agreed end have at least begun
+/// to enter the rings.
 void ShmTransport::tell_strays() {
   for (const auto& peer : peers_) read_data(*peer);
   const UnexpectedMessage* stray = matcher_.find_stray(abandoned_);
@@ -358,7 +360,7 @@ void ShmTransport::read_data(Peer& peer) {
       peer.receive->done->state = Completion::State::kDone;
       peer.receive.reset();
     } else if (const auto posted = matcher_.take_receive(index, header.tag)) {
-      // The receive was posted while the message arrived.
+      // The receive was posted while the message was being read.
       deliver(peer, std::exchange(peer.unexpected, {}).bytes, *posted);
     } else {
       matcher_.keep(index, std::exchange(peer.unexpected, {}));
@@ -367,7 +369,7 @@ void ShmTransport::read_data(Peer& peer) {
   const std::size_t taken = peer.data_in->read(begin, end);
   if (taken == 0) return;
   if (peer.data_in->ring().take_writer_waits()) peer.ring(Doorbell::News::kMail);
-  if (taken >= ShmLayout::kDataRingBytes) ring(rank_);  // there may be more: poll again
+  if (taken >= ShmLayout::kDataRingBytes) ring(rank_);  // there may be more data: poll again
 }
 
 void ShmTransport::read_control(Peer& peer) {
@@ -418,7 +420,7 @@ void ShmTransport::read_socket(Peer& peer) {
   std::array<char, kGoodbye.size()> packet;
   for (;;) {
     const ssize_t count = ::recv(peer.socket.get(), packet.data(), packet.size(), MSG_DONTWAIT);
-    // A reset is reported once, before packets that are still there.
+    // The kernel reports a reset once, before packets that can still be read.
     if (count < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (count < 0 && errno == EAGAIN) return;
     if (count <= 0) break;

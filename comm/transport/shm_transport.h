@@ -14,24 +14,24 @@
 
 namespace kolo {
 
-/// Connects the ranks of one node through shared memory; each rank is a process (or a thread) with
-/// its own transport. Signals and arrivals are single stores to mapped words. Messages stream
-/// through one ring of bytes per pair and direction; control frames use a separate ring, so that
-/// they never wait for data. Nothing has a name in the file system.
+/// Connects the ranks of one node through shared memory. Each rank is a process (or a thread) with
+/// a transport of its own. A signal or an arrival is one store to mapped memory. Messages pass
+/// through one byte ring per pair and direction; control frames use a separate ring, so that they
+/// never wait for data. No object has a name in the file system.
 ///
 /// Polling makes no system call, except that every `kPollsPerCheck` polls without news it checks
-/// the sockets of its peers. A parked rank uses no processor time: doorbell and sockets make
-/// `wake_fds` readable. In `sleep` only the doorbell wakes it, so the sockets are checked after
-/// each limit. When a process ends, for whatever reason, the system closes its socket; a peer whose
-/// socket closes without a goodbye is reported as lost, or with the error that it has posted.
+/// the sockets of its peers. A parked rank uses no CPU time: doorbell and sockets make `wake_fds`
+/// readable. In `sleep` only the doorbell wakes the rank, so it checks the sockets each time
+/// `limit` has passed. When a process ends, the system closes its socket. A peer whose socket
+/// closes without a goodbye is reported as lost, or with the error that it has posted.
 ///
-/// Construction is collective over the node. Errors: those of `meet_node_peers` and `Arena`.
-/// Peers outside the node: UsageError.
+/// Construction is collective over the node. Errors: as `meet_node_peers` and `Arena`. UsageError
+/// for peers outside the node.
 class ShmTransport final : public Transport {
  public:
   using Config = NodeMembership;
 
-  /// `world_size` counts all ranks of the job, including those on other nodes.
+  /// `world_size` counts all ranks of the job, including ranks of other nodes.
   ShmTransport(const Config& config, int world_size);
   ~ShmTransport() override;
 
@@ -101,19 +101,19 @@ class ShmTransport final : public Transport {
   const int world_size_;
   const TransportLimits limits_;
   const ShmLayout layout_;
-  const std::uint64_t token_;                 ///< Lets peers verify that they read this process.
+  const std::uint64_t token_;                 ///< The value of this process's MemoryToken.
   FileDescriptor waiter_;                     ///< epoll over the doorbell and the sockets.
   std::vector<std::unique_ptr<Peer>> peers_;  ///< By local rank; `own_index_` is this rank.
-  std::vector<int> local_of_rank_;            ///< -1: on another node.
+  std::vector<int> local_of_rank_;            ///< By rank; -1 for ranks of other nodes.
   std::size_t own_index_ = 0;
   Mutex commit_mutex_;  ///< Guards the commits of this rank's arena.
   MessageMatcher matcher_;
   AbandonedRuns abandoned_;
   std::vector<ControlFrame> control_;
   std::size_t next_control_ = 0;
-  std::uint32_t quiet_polls_ = 0;  ///< Consecutive quiet polls since the sockets were last checked.
+  std::uint32_t quiet_polls_ = 0;  ///< Polls without news since the sockets were checked.
   bool check_due_ = false;
-  bool is_open_ = false;  ///< All peers have confirmed that they can read this process.
+  bool is_open_ = false;  ///< All peers have reported that they can read this process.
   PageMap page_map_;
   bool closed_ = false;
   std::optional<Error> failure_;

@@ -4,19 +4,18 @@
 
 namespace kolo {
 
-/// Label of a data message. It matches exactly one send to each receive, and distinguishes messages
-/// of different buckets and iterations.
+/// The label of a data message. It matches exactly one send to each receive, and distinguishes
+/// messages of different buckets and iterations.
 ///
 ///   bits  63..48  47..32  31..20     19..0
 ///         source  bucket  iteration  ordinal
 ///
-/// `source` is the sending rank, `ordinal` counts the messages from that rank to the receiver
-/// within one run of one schedule. Fields wrap around; two messages in flight are never far enough
-/// apart to become equal: a schedule has at most `network_window` bytes in flight, which are far
-/// fewer than 2^20 chunks, however many bytes it moves in total. (Without that limit, the first
-/// 2^20 messages to a peer are distinct.) A bucket's number may be reused: its iterations continue
-/// after those of the previous bucket with that number, so plans need no label. The job uses the
-/// lowest numbers, its groups use the others (see `GroupPlace`).
+/// `source` is the sending rank. `ordinal` numbers the messages from that rank to the receiver in
+/// one run of a schedule. Fields wrap, but messages in flight never have equal tags: a schedule has
+/// at most `network_window` bytes in flight, far fewer than 2^20 chunks, however many bytes it
+/// sends in total. (Without that limit, the first 2^20 messages to a peer are distinct.) The id of
+/// a bucket may be reused, because its iterations continue after the last iteration of the previous
+/// bucket with that id. The job uses the lowest ids, groups the others (see `GroupPlace`).
 struct Tag {
   std::uint32_t source = 0;
   std::uint32_t bucket = 0;

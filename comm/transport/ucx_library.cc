@@ -31,8 +31,8 @@ SharedLibrary::Config ucx_config(const std::string& file) {
                                 UCP_API_MAJOR, UCP_API_MINOR)};
 }
 
-/// Two copies of UCX in one process would patch the same memory functions. It stays loaded: a
-/// runtime in a static variable ends after statics that were created later.
+/// One process must load only one UCX, because two copies would patch the same memory functions. It
+/// is never unloaded, because a runtime in a static variable may outlive other statics.
 struct LoadedUcx {
   Mutex mutex;
   std::string file KOLO_GUARDED_BY(mutex);
@@ -70,8 +70,7 @@ const UcxLibrary& load_ucx(const std::string& file) {
 
 namespace {
 
-/// UCX opens about 20 descriptors for itself and some for each peer, and ends the process if none
-/// is left.
+/// UCX opens about 20 descriptors and some for each peer, and aborts the process if none is left.
 constexpr std::size_t kUcxDescriptors = 32;
 
 void set_default(const UcxLibrary& ucx, ucp_config_t* config, const std::string& key,
@@ -80,17 +79,16 @@ void set_default(const UcxLibrary& ucx, ucp_config_t* config, const std::string&
   require_ucs(ucx, ucx.ucp_config_modify(config, key.c_str(), value), "UCX: setting " + key);
 }
 
-/// Whether this machine has an RDMA network device (InfiniBand, RoCE, EFA ...). Without one,
-/// messages use TCP.
+/// Whether this machine has an RDMA device (InfiniBand, RoCE, EFA ...). If not, UCX uses TCP.
 bool has_rdma_device() {
   std::error_code none;
   const std::filesystem::directory_iterator devices("/sys/class/infiniband", none);
   return !none && devices != std::filesystem::directory_iterator();
 }
 
-/// An environment variable that is set during this object's lifetime, unless the user has set it.
-/// For settings of single transports: versions of UCX differ in their keys, and warn of unknown
-/// ones.
+/// Sets an environment variable during this object's lifetime, unless the user has set it. It
+/// serves for settings of single UCX transports, because their keys differ between versions and UCX
+/// warns of unknown keys in its configuration.
 class VariableDefault {
  public:
   VariableDefault(const char* name, const char* value)
@@ -108,7 +106,7 @@ class VariableDefault {
   bool absent_;
 };
 
-/// The environment belongs to the process, so contexts and workers are created one at a time.
+/// Guards the process's environment, so that contexts and workers are created one at a time.
 Mutex& environment() {
   static Mutex mutex;
   return mutex;
@@ -137,10 +135,10 @@ UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size, const std::st
   require_ucs(ucx, ucx.ucp_config_read(nullptr, nullptr, &read), "UCX: reading its settings");
   const UcpConfig config(read, ucx.ucp_config_release);
   set_default(ucx, config.get(), "TLS", "^sm");
-  // An idle job sends nothing. The coordinator pings peers that work waits for.
+  // An idle job must send nothing; the coordinator pings the peers that it waits for.
   set_default(ucx, config.get(), "KEEPALIVE_INTERVAL", "inf");
-  // Over TCP a rendezvous saves nothing, and its reply waits behind data in the same direction: two
-  // ranks would then send alternately instead of simultaneously.
+  // Over TCP a rendezvous protocol saves nothing, and its reply waits behind data in the same
+  // direction: two ranks would then send alternately instead of simultaneously.
   if (!has_rdma_device()) set_default(ucx, config.get(), "RNDV_THRESH", "inf");
   if (!interface.empty()) set_default(ucx, config.get(), "NET_DEVICES", interface.c_str());
   ucp_params_t params{};
@@ -150,7 +148,7 @@ UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size, const std::st
   params.estimated_num_eps = static_cast<std::size_t>(world_size);
   params.name = "kolo";
   const MutexLock lock(environment());
-  // If an interface has addresses of both families, UCX takes IPv4, which may not reach the others.
+  // If an interface has addresses of both families, UCX prefers IPv4, which peers may not reach.
   std::optional<VariableDefault> family;
   if (address.find(':') != std::string::npos) family.emplace("UCX_TCP_AF_PRIO", "inet6,inet");
   ucp_context_h context = nullptr;
@@ -173,11 +171,10 @@ UcpWorker make_ucp_worker(const UcxLibrary& ucx, ucp_context_h context) {
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   ucp_worker_h worker = nullptr;
   const MutexLock lock(environment());
-  // Connecting to a host that does not answer must not block a rank that others wait for.
+  // Connecting to a host that does not answer must not block this rank: other ranks wait for it.
   const VariableDefault no_blocking("UCX_TCP_CONN_NB", "y");
   const VariableDefault no_keepalive("UCX_TCP_KEEPIDLE", "inf");
-  // One system call moves as much as fits the receiver's buffer; UCX's default of 64 KiB halves the
-  // rate.
+  // One system call then fills the receiver's buffer. UCX's default of 64 KiB halves the rate.
   const VariableDefault long_segments("UCX_TCP_RX_SEG_SIZE", "256k");
   require_ucs(ucx, ucx.ucp_worker_create(context, &params, &worker),
               "UCX: opening network transports");

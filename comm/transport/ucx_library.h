@@ -1,6 +1,6 @@
 #pragma once
 
-// The header of UCX's handles; included only by sources of kolo_ucx.
+// Handles of UCX. Only sources of kolo_ucx include this header.
 
 #include <ucp/api/ucp.h>
 
@@ -16,15 +16,13 @@
 
 namespace kolo {
 
-/// The functions of UCX that Kolo calls, in a library that is loaded at run time. UCX's headers are
-/// used only for types, constants and macros: inline functions in them would need symbols at link
-/// time.
+/// The UCX functions that Kolo calls, from a library loaded at run time. UCX's headers are used
+/// only for types, constants and macros: their inline functions would need symbols at link time.
 ///
-/// Threads: any. Errors: those of `SharedLibrary`, also if the library is older than the headers of
-///          this build.
+/// Threads: any. Errors: as SharedLibrary; also if the library is older than UCX's headers.
 class UcxLibrary {
  public:
-  /// `file`: a path or name of libucp; empty: the system's library.
+  /// `file` is a path or name of libucp; empty for the system's library.
   explicit UcxLibrary(const std::string& file);
 
  private:
@@ -62,11 +60,11 @@ class UcxLibrary {
 #undef KOLO_UCX_FUNCTION
 };
 
-/// The UCX of this process, loaded by the first call that succeeds. Errors: those of `UcxLibrary`;
-/// KoloError(kConfig) if it was loaded from another file.
+/// Returns the UCX library of this process, which the first successful call loads. Errors: as
+/// `UcxLibrary`; KoloError(kConfig) if it was loaded from another file.
 const UcxLibrary& load_ucx(const std::string& file);
 
-/// Owns a handle, and closes it with a function of the loaded library.
+/// Owns a handle and closes it with a function of the loaded library.
 template <typename Handle, typename Close>
 using UcxHandle = std::unique_ptr<std::remove_pointer_t<Handle>, Close>;
 
@@ -74,13 +72,13 @@ using UcpConfig = UcxHandle<ucp_config_t*, decltype(&::ucp_config_release)>;
 using UcpContext = UcxHandle<ucp_context_h, decltype(&::ucp_cleanup)>;
 using UcpWorker = UcxHandle<ucp_worker_h, decltype(&::ucp_worker_destroy)>;
 
-/// Throws KoloError(kIo) with `what` and UCX's reason unless `status` is UCS_OK.
+/// Throws KoloError(kIo) with `what` and UCX's reason if `status` is not UCS_OK.
 void require_ucs(const UcxLibrary& ucx, ucs_status_t status, std::string_view what);
 
-/// Creates a UCX context with tagged messages and wake-ups, over the network transports that UCX
-/// finds. Unless the user sets them, UCX_* variables are set so that ranks of a node do not use
-/// UCX's shared memory, an idle job sends nothing, messages over TCP need no handshake, and TCP
-/// uses `interface` (unless it is empty) with the address family of `address`, which belongs to it.
+/// Creates a UCX context with tagged messages and wake-ups, for the network transports that UCX
+/// finds. Sets UCX_* variables that the user has not set, so that ranks of a node do not use UCX's
+/// shared memory, an idle job sends nothing, messages over TCP need no handshake, and TCP uses
+/// `interface` (if not empty) with the address family of `address`, an address of that interface.
 /// Changes this process's environment temporarily. Errors: KoloError(kIo).
 UcpContext make_ucp_context(const UcxLibrary& ucx, int world_size, const std::string& interface,
                             const std::string& address);
@@ -91,14 +89,14 @@ bool ucx_uses_tcp();
 /// Whether UCX supports CUDA device memory and has found a CUDA device.
 bool takes_cuda_memory(const UcxLibrary& ucx, ucp_context_h context);
 
-/// The only worker of a transport, for one thread. Changes this process's environment temporarily.
-/// Errors: KoloError(kIo).
+/// Creates the worker of a transport, for one thread at a time. Changes this process's environment
+/// temporarily. Errors: KoloError(kIo).
 UcpWorker make_ucp_worker(const UcxLibrary& ucx, ucp_context_h context);
 
-/// Memory that messages use repeatedly, registered with the network once: network cards that access
-/// memory directly pin it here and not at the first message. TCP pins nothing.
+/// Memory that messages use repeatedly, registered with the network in advance: RDMA network cards
+/// pin it at registration instead of at the first message. TCP pins nothing.
 ///
-/// Before: no message uses memory that `clear` or the destructor deregisters. Threads: one.
+/// Before: when `clear` or the destructor deregisters memory, no message uses it. Threads: one.
 class UcxMemory {
  public:
   UcxMemory(const UcxLibrary& ucx, ucp_context_h context) : ucx_(ucx), context_(context) {}
@@ -106,11 +104,11 @@ class UcxMemory {
   UcxMemory(const UcxMemory&) = delete;
   UcxMemory& operator=(const UcxMemory&) = delete;
 
-  /// If UCX refuses, messages work without a handle: UCX then pins memory by itself as needed.
+  /// Registers `memory`. If UCX refuses, messages still work: UCX then pins memory when needed.
   void add(std::span<std::byte> memory) noexcept;
 
-  /// The handle of the added memory with the last beginning before `range`, if it contains the
-  /// range; otherwise null. Cost: logarithmic.
+  /// Returns the handle of the registered memory that begins last before `range`, if it contains
+  /// `range`; otherwise null. Cost: logarithmic.
   ucp_mem_h find(std::span<const std::byte> range) const;
 
   void clear() noexcept;
@@ -123,7 +121,7 @@ class UcxMemory {
 
   const UcxLibrary& ucx_;
   ucp_context_h context_;
-  std::multimap<const std::byte*, Region> regions_;  ///< By beginning; may overlap.
+  std::multimap<const std::byte*, Region> regions_;  ///< By start address; regions may overlap.
 };
 
 }  // namespace kolo

@@ -15,8 +15,8 @@
 
 namespace kolo {
 
-/// The two connections to a peer: separate, so that a control frame never waits for data that was
-/// sent before it.
+/// The two connections to a peer. They are separate, so that a control frame never waits for data
+/// that was sent earlier.
 enum class UcxLane : std::uint8_t { kData, kControl };
 inline constexpr std::size_t kUcxLanes = 2;
 
@@ -29,33 +29,33 @@ class UcxPeers {
     UcxPeers* owner = nullptr;
     int rank = -1;
     std::array<ucp_ep_h, kUcxLanes> endpoints = {};
-    ucs_status_t status = UCS_OK;  ///< State of the connections.
+    ucs_status_t status = UCS_OK;  ///< State of both connections.
     bool said_goodbye = false;
     TrafficCounters traffic;
   };
 
   UcxPeers(const UcxLibrary& ucx, ucp_worker_h worker, int world_size);
-  UcxPeers(const UcxPeers&) = delete;  // Endpoints point into it.
+  UcxPeers(const UcxPeers&) = delete;  // UCX keeps pointers to its peers.
   UcxPeers& operator=(const UcxPeers&) = delete;
 
-  /// Takes the addresses of all ranks, by rank.
+  /// Sets the addresses of all ranks, indexed by rank.
   void set_addresses(std::vector<std::string> addresses);
 
-  /// Errors: UsageError if there is no such rank.
+  /// Returns the peer with this rank. Errors: UsageError if the rank does not exist.
   const Peer& operator[](int rank) const;
   Peer& operator[](int rank) { return const_cast<Peer&>(std::as_const(*this)[rank]); }
 
-  /// The connection to a peer, created now if there is none. The connection for control frames is
-  /// created together with the first of either kind: a rank that waits for data pings its sender,
-  /// and must not first have to connect to a sender that is no longer reachable. Null once the
-  /// peer's connections are broken.
+  /// Returns the connection to a peer and creates it if necessary; null once the connections to the
+  /// peer are broken. The first call for a peer always creates the connection for control frames: a
+  /// rank that waits for data pings the sender, and could not connect once the sender is
+  /// unreachable.
   ucp_ep_h endpoint(Peer& peer, UcxLane lane);
 
   void note_status(Peer& peer, ucs_status_t status);
   /// Whether a connection broke since the last `take_broken`.
   bool has_broken() const { return !broken_.empty(); }
-  /// The peer whose connection broke first since the last call, ignoring peers that had said
-  /// goodbye.
+  /// Returns the first peer whose connection broke since the last call and that has not said
+  /// goodbye; null if there is none.
   const Peer* take_broken();
 
   /// Calls visit(peer, lane) for every open connection.
@@ -69,9 +69,9 @@ class UcxPeers {
     }
   }
 
-  /// Waits until sent data has left this process.
+  /// Waits until UCX has sent all pending data, or until the deadline.
   void flush(TimePoint deadline);
-  /// Ends all connections.
+  /// Closes all connections; waits until the deadline at most.
   void close(TimePoint deadline);
 
  private:
@@ -81,8 +81,8 @@ class UcxPeers {
   const UcxLibrary& ucx_;
   ucp_worker_h worker_;
   std::vector<std::string> addresses_;
-  std::vector<Peer> peers_;    // by rank; never grows, since endpoints point into it
-  std::vector<Peer*> broken_;  // since `take_broken`, in the order in which UCX noticed
+  std::vector<Peer> peers_;    // by rank; never grows, because UCX keeps pointers to its elements
+  std::vector<Peer*> broken_;  // since `take_broken`, in the order in which the connections broke
 };
 
 }  // namespace kolo

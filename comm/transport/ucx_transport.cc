@@ -16,8 +16,7 @@ namespace kolo {
 
 namespace {
 
-/// Control frames carry a source that no data message has; their real source and kind are in the
-/// lowest bits.
+/// Tags of control frames have a source that no data message has, with sender and kind in low bits.
 ///
 ///   63..48   47..17  16        15..0
 ///   0xffff   0       goodbye?  source
@@ -30,8 +29,8 @@ constexpr std::uint64_t kWholeTag = ~std::uint64_t{0};
 
 constexpr std::uint64_t kGoodbyeBit = std::uint64_t{1} << kTagSourceBits;
 
-/// Limits polls for data that has arrived from an ended peer or for a cancelled receive; there is
-/// more data only while other peers continue to send.
+/// Limits the polls for data from a peer that has ended or for a cancelled receive. More data than
+/// that can only come from other peers.
 constexpr int kPollsBeforeAnEnd = 1'000;
 
 class UcxTransportImpl final : public UcxTransport {
@@ -66,7 +65,7 @@ class UcxTransportImpl final : public UcxTransport {
 
   int rank() const override { return config_.rank; }
   int world_size() const override { return config_.world_size; }
-  /// As the installed UCX reports; UCX detects a message's kind of memory by itself.
+  /// UCX reports this, and detects the kind of memory of each message itself.
   bool takes_device_memory() const override { return takes_device_memory_; }
   void expect_messages_in(std::span<std::byte> memory) override { memory_.add(memory); }
 
@@ -82,7 +81,7 @@ class UcxTransportImpl final : public UcxTransport {
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override {
     Peer& from = peers_[peer];
     if (closed_) return;
-    // Only a rank with an endpoint learns that the peer's process has ended.
+    // Only a rank with a connection learns that the peer's process has ended.
     peers_.endpoint(from, UcxLane::kData);
     done.state = Completion::State::kPending;
     Operation& operation = begin(peer, &done);
@@ -99,18 +98,16 @@ class UcxTransportImpl final : public UcxTransport {
   bool cancel(Completion& done) override {
     if (done.state != Completion::State::kPending) return true;
     const auto operation = std::ranges::find(operations_, &done, &Operation::done);
-    if (operation == operations_.end()) return true;  // not an operation of the network
+    if (operation == operations_.end()) return true;  // not a message of this transport
     if (!operation->receives) return false;           // UCX cancels only receives
     if (operation->request != nullptr) {
       ucx_.ucp_request_cancel(worker_.get(), operation->request);
       for (int i = 0; operation->request != nullptr && i < kPollsBeforeAnEnd; ++i) {
         ucx_.ucp_worker_progress(worker_.get());
       }
-      if (operation->request != nullptr) return false;  // its message is arriving
+      if (operation->request != nullptr) return false;  // its message is being received
     }
-    if (done.state != Completion::State::kPending)
-      return true;  // the message has arrived
-                    // meanwhile
+    if (done.state != Completion::State::kPending) return true;  // received meanwhile
     done.state = Completion::State::kIdle;
     end(*operation);
     return true;
@@ -129,7 +126,7 @@ class UcxTransportImpl final : public UcxTransport {
   bool poll() override {
     if (closed_) return false;
     bool moved = ucx_.ucp_worker_progress(worker_.get()) != 0;
-    // A peer may have announced why it ends: read that before noting its end.
+    // Reads control frames before it notes a peer's end: the peer may have sent the reason.
     for (int i = 0; peers_.has_broken() && i < kPollsBeforeAnEnd; ++i) {
       if (ucx_.ucp_worker_progress(worker_.get()) == 0) break;
     }
@@ -153,7 +150,8 @@ class UcxTransportImpl final : public UcxTransport {
     return {event_fd_};
   }
 
-  /// Without it, a peer that only sends to this rank would also report the end of its connection.
+  /// Also sends to peers that only send to this rank; they would otherwise report a broken
+  /// connection.
   void say_goodbye() override {
     if (closed_) return;
     say_goodbye_on_connections();
@@ -179,7 +177,7 @@ class UcxTransportImpl final : public UcxTransport {
     if (orderly) peers_.flush(deadline);
     peers_.close(deadline);
     drop_unclaimed(orderly);
-    worker_.reset();  // afterwards no user buffer is accessed
+    worker_.reset();  // afterwards UCX accesses no buffer of the caller
     memory_.clear();
     for (Operation& operation : operations_) {
       if (operation.done != nullptr) operation.done->state = Completion::State::kIdle;
@@ -196,7 +194,7 @@ class UcxTransportImpl final : public UcxTransport {
  private:
   using Peer = UcxPeers::Peer;
 
-  /// One UCX request. In use while `done` or `arrival` is set or a copy is being sent.
+  /// One UCX request. It is in use while `done` or `arrival` is set or `copy` is being sent.
   struct Operation {
     UcxTransportImpl* owner = nullptr;
     int peer = -1;
@@ -236,7 +234,7 @@ class UcxTransportImpl final : public UcxTransport {
   void send(Peer& peer, UcxLane lane, std::uint64_t tag, std::span<const std::byte> data,
             Operation& operation) {
     const ucp_ep_h endpoint = peers_.endpoint(peer, lane);
-    if (endpoint == nullptr) return;  // stays pending; `poll` reports why
+    if (endpoint == nullptr) return;  // stays pending; `poll` reports the failure
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     param.user_data = &operation;
@@ -270,21 +268,21 @@ class UcxTransportImpl final : public UcxTransport {
   void finish_send(Operation& operation, ucs_status_t status) {
     if (status != UCS_OK) {
       peers_.note_status(peers_[operation.peer],
-                         status);  // The operation stays pending until shutdown.
+                         status);  // the operation stays pending until shutdown
       return;
     }
     if (operation.done != nullptr) operation.done->state = Completion::State::kDone;
     end(operation);
   }
 
-  /// Uses every connection, so that the goodbye arrives before the end.
+  /// Sends a goodbye on every connection, so that the peer receives it before the connection ends.
   void say_goodbye_on_connections() {
     peers_.for_each_open(
         [&](Peer& peer, UcxLane lane) { send_copy(peer, lane, kControlTag | kGoodbyeBit, {}); });
   }
 
-  /// Takes unclaimed messages, of which UCX would warn. Control messages may come too late to
-  /// matter, but after an agreed end a data message without a receive is an error.
+  /// Takes messages without a receive, because UCX would warn of them. Control messages are
+  /// ignored, but after an agreed end a data message is an error.
   void drop_unclaimed(bool orderly) {
     ucx_.ucp_worker_progress(worker_.get());
     ucp_tag_recv_info_t info{};
@@ -310,8 +308,8 @@ class UcxTransportImpl final : public UcxTransport {
 
   // --- Receiving ------------------------------------------------------------------------------
 
-  /// The callback is required even if the message is there: UCX 1.13 reports its length only to the
-  /// callback, which may run before the call that starts the receive returns.
+  /// Sets a callback even for messages that were received already: UCX 1.13 passes the length only
+  /// to the callback, which may run before the call that starts the receive returns.
   static ucp_request_param_t receive_param(Operation& operation) {
     ucp_request_param_t param{};
     param.op_attr_mask =
@@ -339,7 +337,7 @@ class UcxTransportImpl final : public UcxTransport {
   }
 
   void finish_receive(Operation& operation, ucs_status_t status, std::size_t bytes) {
-    if (status == UCS_ERR_CANCELED) return;  // cancelled by shutdown, which makes it idle
+    if (status == UCS_ERR_CANCELED) return;  // `shutdown` makes it idle
     if (status == UCS_ERR_MESSAGE_TRUNCATED) {
       if (!failure_) {
         failure_ = message_too_long(config_.rank, operation.peer, bytes, operation.capacity);
@@ -393,7 +391,7 @@ class UcxTransportImpl final : public UcxTransport {
 
   // --- Failures -------------------------------------------------------------------------------
 
-  /// Returns whether a failure is new.
+  /// Returns whether there is a new failure.
   bool note_lost_peer() {
     const Peer* lost = peers_.take_broken();
     if (lost == nullptr || failure_) return false;
@@ -414,7 +412,7 @@ class UcxTransportImpl final : public UcxTransport {
   const bool takes_device_memory_;
   UcxMemory memory_;
   UcpWorker worker_;
-  int event_fd_ = -1;  ///< of the worker
+  int event_fd_ = -1;  ///< The event descriptor of the worker.
   UcxPeers peers_;
   std::deque<Operation> operations_;
   std::vector<Operation*> unused_;

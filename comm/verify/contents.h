@@ -8,8 +8,8 @@
 
 namespace kolo {
 
-/// The verifier's view of an element: how often it contains each rank's contribution, and how often
-/// it was scaled. An empty list of counts means that it was never written.
+/// The value of an element in the verifier: how often it contains each rank's contribution, and how
+/// often it was scaled. An empty list of counts means that the element was never written.
 struct SymbolicValue {
   std::vector<std::uint16_t> counts = {};
   std::uint32_t finishes = 0;
@@ -18,14 +18,14 @@ struct SymbolicValue {
   friend bool operator==(const SymbolicValue&, const SymbolicValue&) = default;
 };
 
-/// The contribution of `rank`, one of `ranks`.
+/// Returns the contribution of `rank` in a job of `ranks` ranks.
 SymbolicValue contribution_of(std::size_t rank, std::size_t ranks);
 
-/// "1x rank 0 2x rank 3".
+/// Returns a text such as "1x rank 0 2x rank 3".
 std::string describe(const SymbolicValue& value);
 
-/// `count` elements of equal value that belong at `element` and the following places of the bucket,
-/// wherever they are stored now.
+/// `count` elements of equal value. They are elements [element, element + count) of the bucket,
+/// wherever they are stored.
 struct SymbolicRun {
   std::size_t count = 0;
   SymbolicValue value = {};
@@ -33,17 +33,18 @@ struct SymbolicRun {
 };
 using SymbolicRuns = std::vector<SymbolicRun>;
 
-/// The element-wise sum of `a` and `b`, which have equal lengths. An element counts as never
-/// written if either operand is, or if the operands belong to different elements.
+/// Returns the element-wise sum of `a` and `b`, which have equal lengths. An element of the sum
+/// counts as never written if an operand was never written, or if the operands are different
+/// elements of the bucket.
 SymbolicRuns combine(const SymbolicRuns& a, const SymbolicRuns& b);
 
-/// Whether `a` and `b`, which have equal lengths, are the same elements with the same values.
+/// Whether `a` and `b`, which have equal lengths, hold the same elements with the same values.
 bool is_same(const SymbolicRuns& a, const SymbolicRuns& b);
 
-/// A value for every element of one region of memory. Threads: one.
+/// A symbolic value for every element of one region of memory. Threads: one.
 class Contents {
  public:
-  /// Every element starts as `initial`, in its own place.
+  /// Gives every element the value `initial`; offset i holds element i of the bucket.
   explicit Contents(SymbolicValue initial = {});
 
   SymbolicRuns read(std::size_t offset, std::size_t count) const;
@@ -57,7 +58,7 @@ class Contents {
 
   void split(std::size_t at);
 
-  std::map<std::size_t, Start> runs_;  // beginning of a run -> its contents, up to the next key
+  std::map<std::size_t, Start> runs_;  // start of a run -> its contents, up to the next key
 };
 
 }  // namespace kolo

@@ -11,7 +11,7 @@ HappensBefore::Node HappensBefore::add_node() {
   return before_.size() - 1;
 }
 
-// Kahn's algorithm; the remaining nodes are in cycles or behind them.
+// Uses Kahn's algorithm. The nodes that remain are in cycles or depend on cycles.
 std::optional<HappensBefore::Node> HappensBefore::sort() {
   order_.clear();
   std::vector<std::vector<Node>> after(before_.size());

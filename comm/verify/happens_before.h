@@ -11,8 +11,8 @@
 
 namespace kolo {
 
-/// Which events precede which others, whatever the timing. Threads: one.
-/// Source: Lamport, CACM 1978.
+/// The order of events: which events precede others, whatever the timing. Threads: one. Source:
+/// Lamport, CACM 1978.
 class HappensBefore {
  public:
   using Node = std::size_t;
@@ -21,45 +21,45 @@ class HappensBefore {
 
   Node add_node();
   void add_edge(Node earlier, Node later) { before_[later].push_back(earlier); }
-  /// Direct predecessors.
+  /// Returns the direct predecessors of a node.
   const std::vector<Node>& before(Node node) const { return before_[node]; }
 
-  /// Topologically sorts the nodes. Returns a node of a cycle if there is no such order.
+  /// Sorts the nodes topologically. Returns a node of a cycle if no such order exists.
   std::optional<Node> sort();
-  /// The order found by the last `sort`.
+  /// Returns the order that the last `sort` found.
   const std::vector<Node>& order() const { return order_; }
 
-  /// Prepares `precedes` for all edges added so far. Before: a `sort` found no cycle. Cost: the
-  /// square of the number of nodes, in bits.
+  /// Prepares `precedes` for all edges added so far. Before: `sort` has found no cycle. Cost: one
+  /// bit of memory per pair of nodes.
   void close();
   bool precedes(Node earlier, Node later) const;
-  /// Whether any of the nodes [first, last) precedes `later`.
+  /// Whether any of the nodes [first, last) precedes the node `later`.
   bool any_precedes(Node first, Node last, Node later) const;
 
  private:
   std::vector<std::vector<Node>> before_;
   std::vector<Node> order_;
   std::size_t words_ = 0;                 // per row of ancestors_
-  std::vector<std::uint64_t> ancestors_;  // one bit for every node that ends before this one starts
+  std::vector<std::uint64_t> ancestors_;  // by node: one bit for every node that precedes it
 };
 
-/// The steps of all ranks, numbered from rank 0's first to the last rank's last.
-/// Threads: immutable; any.
+/// The steps of all ranks. Nodes number them, from rank 0's first step to the last rank's last
+/// step. Threads: immutable; any.
 class AllSteps {
  public:
   using Node = HappensBefore::Node;
 
-  /// `schedules[r]` belongs to rank r; the schedules outlive this object.
+  /// `schedules[r]` is the schedule of rank r. The schedules must outlive this object.
   explicit AllSteps(std::span<const Schedule> schedules);
 
   std::size_t size() const { return first_.back(); }
-  /// The first step of `rank`; for the number of ranks: `size()`.
+  /// Returns the first step of `rank`; `size()` if `rank` is the number of ranks.
   Node first(std::size_t rank) const { return first_[rank]; }
   std::size_t rank_of(Node node) const;
   const Step& operator[](Node node) const;
   std::span<const Schedule> schedules() const { return schedules_; }
 
-  /// "rank 1 step 3 (send)".
+  /// Returns a text such as "rank 1 step 3 (send)".
   std::string text(Node node) const;
 
  private:

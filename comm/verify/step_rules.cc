@@ -18,7 +18,7 @@ bool is_elements(const Range& range) {
   return range.region == Region::kBucket || range.region == Region::kUser;
 }
 
-/// The operands of a verb.
+/// The operands that a codec verb takes.
 struct Form {
   bool reads_elements = false;
   bool writes_elements = false;
@@ -68,8 +68,7 @@ bool has_fitting_target(const Step& step) {
   }
 }
 
-/// The error in a step's payloads: only messages and codec steps may access them, and only whole
-/// ones.
+/// Checks that only messages and codec steps access payloads, and only whole payloads.
 Complaint check_payloads(const Step& step, const Schedule& schedule) {
   const bool is_message = step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
   const auto check_one = [&](const Range& range) -> Complaint {
@@ -87,8 +86,7 @@ Complaint check_payloads(const Step& step, const Schedule& schedule) {
   return std::nullopt;
 }
 
-/// The error in a codec step considered alone: its bucket, and its ranges, whose contents depend on
-/// the verb.
+/// Checks a codec step alone: its bucket, and its ranges, whose regions depend on the verb.
 Complaint check_codec(const Step& step, const Schedule& schedule) {
   if (schedule.layout.memory != MemoryKind::kHost) return "codes a bucket that is not the host's";
   const Form form = form_of(step.verb);
@@ -190,7 +188,7 @@ Complaint check_device_range(const Step& step, const Range& range, Access access
   return std::nullopt;
 }
 
-// The caller's tensors are not contiguous and may have another dtype.
+// Checks a range in the caller's tensors, which are not contiguous and may have another dtype.
 Complaint check_user_range(const Step& step, const Range& range, Access access,
                            const Schedule& schedule) {
   if (range.region == Region::kInput && access == Access::kWrite) {
@@ -209,7 +207,8 @@ Complaint check_user_range(const Step& step, const Range& range, Access access,
   return "works in the caller's tensors";
 }
 
-// Peers read them as they are, and the owner determines which elements they are.
+// Checks a range of an exposed contribution. Peers read the tensors without a cast, and only the
+// owner chooses which elements are exposed.
 Complaint check_exposed_input(const Step& step, const Range& range, Access access,
                               const Schedule& schedule) {
   const ExposedBuffer exposed_buffer = ExposedBuffer::of(range, schedule.layout);
@@ -227,7 +226,7 @@ Complaint check_exposed_input(const Step& step, const Range& range, Access acces
   return std::nullopt;
 }
 
-// One peer writes them, and then their rank has them.
+// Checks a range of an exposed result: one peer writes it, and then its owner completes it.
 Complaint check_exposed_result(const Step& step, const Range& range, Access access,
                                const Schedule& schedule) {
   const ExposedBuffer exposed_buffer = ExposedBuffer::of(range, schedule.layout);
@@ -268,7 +267,8 @@ Complaint check_range(const Step& step, const Range& range, Access access, const
   return std::nullopt;
 }
 
-// Elements of the caller's tensors, unchanged, through a slot of this rank.
+// Checks an exchange: it moves elements between the caller's tensors and a slot of this rank
+// without changing them.
 Complaint check_exchange(const Step& step, const Schedule& schedule) {
   if (step.sources.size() != 2 || step.mirrors.size() != 1) return "has not two ways";
   const Range& target = step.mirrors[0];
@@ -283,7 +283,7 @@ Complaint check_exchange(const Step& step, const Schedule& schedule) {
   return std::nullopt;
 }
 
-// A kernel reads a few elements ahead of its writes.
+// Checks that outputs do not overlap other operands: a kernel reads ahead of its writes.
 Complaint check_outputs(const Step& step, const Schedule& schedule) {
   if (step.kind == StepKind::kExchange) return check_exchange(step, schedule);
   if (!step.mirrors.empty() && step.kind != StepKind::kReduce) return "has mirrors";
@@ -317,8 +317,8 @@ bool overlaps_any(const Range& output, std::span<const Range> ranges) {
   return std::ranges::any_of(ranges, [&](const Range& range) { return range.overlaps(output); });
 }
 
-// Outputs must not overlap each other or any input, except for this rank's own part, which may be
-// in place.
+// Checks that outputs overlap neither each other nor any input. This rank's own part is an
+// exception: it may be in place.
 Complaint check_native_outputs(const Step& step, std::size_t position, std::size_t members) {
   for (std::size_t i = 0; i < step.mirrors.size(); ++i) {
     const Range& output = step.mirrors[i];
@@ -339,8 +339,8 @@ Complaint check_native_outputs(const Step& step, std::size_t position, std::size
   return std::nullopt;
 }
 
-// For each tensor: a range for each member, and except in an exchange also a range for this rank
-// alone.
+// Checks a native step with parts: for each tensor it has one range per rank of the group and,
+// except in an exchange, one range for this rank alone.
 Complaint check_native_parts(const Step& step, std::size_t position, std::size_t members) {
   const bool exchanges = step.native == NativeOp::kExchange;
   const bool gathers = step.native == NativeOp::kGatherParts;
@@ -358,7 +358,8 @@ Complaint check_native_parts(const Step& step, std::size_t position, std::size_t
   return check_native_outputs(step, position, members);
 }
 
-// With p ranks the whole consists of p equal parts; the rank's own part is in its place.
+// Checks a native step. For p ranks the whole consists of p equal parts, and this rank's part is at
+// its rank's offset.
 Complaint check_native(const Step& step, const Schedule& schedule, const ProcessGrid& grid) {
   const std::vector<int> members = meeting_members(step, schedule.rank, grid);
   const auto position = static_cast<std::size_t>(

@@ -25,8 +25,8 @@ bool ascend(const std::vector<SymbolicRuns>& sources) {
          }) == sources.end();
 }
 
-/// Computes the output of a codec step from `sources` into `result`. Returns the error, if any, as
-/// the end of a sentence. Contributions must be merged in rank order.
+/// Computes the output of a codec step from `sources`. Returns the error, if any, as the end of a
+/// sentence. Contributions must be merged in rank order.
 std::optional<std::string> play_codec_step(const Step& step,
                                            const std::vector<SymbolicRuns>& sources,
                                            SymbolicRuns& result) {
@@ -144,7 +144,7 @@ class Play {
         .value = contribution_of(static_cast<std::size_t>(rank), schedules_.size()),
         .element = extent.offset};
     contents_[{rank, input_region()}].write(extent.offset, {run});
-    // Parts that stay in place are checked there, too.
+    // Contributions are in the memory of results, so a part that stays in place needs no step.
     if (schedules_[0].layout.replaces_inputs) {
       contents_[{rank, result_region()}].write(extent.offset, {run});
     }
@@ -171,7 +171,7 @@ class Play {
     return std::nullopt;
   }
 
-  /// Writes the result of a step to `target`.
+  /// Writes the result of a step to `target`. Returns the error, if any.
   std::optional<std::string> write(Node node, SymbolicRuns result, const Range& target) {
     for (SymbolicRun& run : result) {
       if (!run.value.written())
@@ -182,8 +182,9 @@ class Play {
     return std::nullopt;
   }
 
-  /// Exposes; or makes an exposure; or writes to an exposure: then the elements are in the slot or
-  /// in the tensors, whose contents were undefined until then, and the exposure ends.
+  /// Plays a step whose target is exposed. A contribution is written to the slot. kExpose opens an
+  /// exposure and makes the slot's content undefined. A write to an exposed result ends the
+  /// exposure: it writes to the slot and makes the tensors' content undefined (either may be used).
   std::optional<std::string> play_exposed(Node node, SymbolicRuns result) {
     const Range& range = steps_[node].target;
     const Range elements = ExposedBuffer::elements(range, schedules_[0].layout.dtype);
@@ -227,7 +228,7 @@ class Play {
     return sum;
   }
 
-  /// Computes the output of each of `steps`, in the order of `write_native`.
+  /// Computes the output of each native step of one meeting, in the order of `write_native`.
   void play_meeting(const std::vector<Node>& steps,
                     std::map<Node, std::vector<SymbolicRuns>>& results) {
     const NativeOp op = steps_[steps.front()].native;
@@ -241,7 +242,7 @@ class Play {
       for (Node node : steps) results[node] = {gathered};
       return;
     }
-    for (Node node : steps) {  // the whole, or this rank's part of it
+    for (Node node : steps) {  // the whole buffer, or this rank's part
       results[node].resize(1);
       const std::size_t skipped = steps_[node].target.offset - steps_[node].sources[0].offset;
       for (Node other : steps) {
@@ -287,14 +288,14 @@ class Play {
     return contents_[{range.rank, range.region}].read(range.offset, range.count);
   }
 
-  /// The contents of the tensors, if these were copied to the slot.
+  /// Returns the contents of the tensors if the slot holds the same; otherwise undefined elements.
   SymbolicRuns read_exposed(const Range& range) {
     const SymbolicRuns tensors = read(ExposedBuffer::of(range, schedules_[0].layout).tensors);
     const SymbolicRuns copy = read(ExposedBuffer::elements(range, schedules_[0].layout.dtype));
     return is_same(tensors, copy) ? tensors : SymbolicRuns{{.count = range.count}};
   }
 
-  // Contributions start, and results end, in the caller's tensors.
+  // Contributions and results are in the caller's tensors.
   Region input_region() const {
     return schedules_[0].layout.out_of_place ? Region::kInput : result_region();
   }
@@ -306,7 +307,7 @@ class Play {
   std::span<const Schedule> schedules_;
   const CollectiveSpec& spec_;
   std::map<std::pair<int, Region>, Contents> contents_;
-  std::map<std::pair<int, std::size_t>, Range> offers_;  // open exposes, by rank and slot
+  std::map<std::pair<int, std::size_t>, Range> offers_;  // open exposures, by rank and slot
 };
 
 }  // namespace

@@ -11,12 +11,13 @@
 
 namespace kolo {
 
-/// Matching native steps, in ascending order of rank, by the node of their meeting.
+/// Native steps of different ranks that belong together, in ascending order of rank. The key is a
+/// node for their meeting, before which none of them can complete.
 using Meetings = std::map<AllSteps::Node, std::vector<AllSteps::Node>>;
 
-/// Executes `steps` without data, one after the other in `order`, which also contains meetings, and
-/// compares the receivers' results with the spec. Returns the first error found. Source: symbolic
-/// contributions as in MSCCL's checker. Threads: any; pure.
+/// Executes `steps` without data, in the order `order`, which also contains meetings, and compares
+/// the receivers' results with the spec. Returns the first error. Source: symbolic contributions as
+/// in MSCCL's checker. Threads: any; pure.
 std::optional<std::string> play_symbolically(const AllSteps& steps,
                                              std::span<const AllSteps::Node> order,
                                              const Meetings& meetings, const CollectiveSpec& spec);

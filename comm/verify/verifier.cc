@@ -16,7 +16,7 @@
 namespace kolo {
 namespace {
 
-/// One pass over all schedules; each check returns the first complaint.
+/// Checks all schedules once; each check returns the first error.
 class Verification {
  public:
   Verification(std::span<const Schedule> schedules, const ProcessGrid& grid,
@@ -44,7 +44,7 @@ class Verification {
   }
 
  private:
-  /// A step of some rank, numbered over all ranks; then the meetings of native steps.
+  /// A step, numbered over all ranks; higher numbers are meetings of native steps.
   using Node = AllSteps::Node;
 
   const Step& step(Node node) const { return steps_[node]; }
@@ -87,10 +87,11 @@ class Verification {
     return std::nullopt;
   }
 
-  // Flags become edges between ranks; `check_circles` adds edges for messages.
+  // Matches sends with receives and signals with awaits. Adds edges for flags; `check_circles` adds
+  // edges for messages.
   std::optional<std::string> pair_up() {
     using Key =
-        std::tuple<bool, std::size_t, std::size_t, std::uint32_t>;  // message?, from, to, ordinal
+        std::tuple<bool, std::size_t, std::size_t, std::uint32_t>;  // is message, from, to, ordinal
     std::map<Key, Node> starts, ends;
     for (Node node = 0; node < steps_.size(); ++node) {
       const Step& line = step(node);
@@ -136,7 +137,7 @@ class Verification {
     return std::nullopt;
   }
 
-  // A payload is sent as it is, so source and destination must be planned with equal memory.
+  // A payload is sent without conversion, so source and destination must have equal capacities.
   std::optional<std::string> check_capacities(Node send, Node recv) const {
     const Range& source = step(send).sources[0];
     const Range& target = step(recv).target;
@@ -147,10 +148,10 @@ class Verification {
     return at(recv) + " and " + at(send) + " are not planned alike";
   }
 
-  // Matching native steps meet: none ends before all can start. The meeting is a node between all
-  // predecessors of these steps and the steps themselves.
+  // Finds the native steps that belong together: none completes before all can start. Their meeting
+  // is a node between all predecessors of these steps and the steps themselves.
   std::optional<std::string> gather_meetings() {
-    using Key = std::tuple<NativeGroup, int, std::uint32_t>;  // group, node of it, ordinal
+    using Key = std::tuple<NativeGroup, int, std::uint32_t>;  // group, node of the group, ordinal
     std::map<Key, std::vector<Node>> meetings;
     for (Node node = 0; node < steps_.size(); ++node) {
       const Step& line = step(node);
@@ -182,8 +183,8 @@ class Verification {
     return std::nullopt;
   }
 
-  /// Whether `node` does the same work as the first of `steps`, which meet; in an exchange, whether
-  /// all ranks send what their peers receive.
+  /// Whether `node` does the same work as the first of `steps`, to which it belongs. In an
+  /// exchange: whether all ranks send what their peers receive.
   bool is_same_work(const std::vector<Node>& steps, Node node) const {
     const Step& a = step(steps.front());
     const Step& b = step(node);
@@ -214,8 +215,8 @@ class Verification {
     return native.native == NativeOp::kAllGather ? native.target : native.sources[0];
   }
 
-  // A network may delay a send until its receive is posted, but need not do so. So other steps must
-  // not rely on this order; it is only considered when searching for cycles.
+  // Searches for deadlocks. A network may delay a send until its receive is posted, but need not.
+  // Therefore this order is used only in a search for cycles, and other steps must not rely on it.
   std::optional<std::string> check_circles() {
     HappensBefore slow = timing_;
     for (const Message& message : messages_) {
@@ -234,7 +235,8 @@ class Verification {
     return at(shown) + " waits in a circle" + when;
   }
 
-  // A device runs its work in the order of launches.
+  // Checks that each rank launches native steps in the order of their ordinals, because a device
+  // runs them in the order of launches.
   std::optional<std::string> check_launch_order() const {
     for (std::size_t rank = 0; rank < schedules_.size(); ++rank) {
       std::map<std::uint32_t, Node> natives;
@@ -255,9 +257,9 @@ class Verification {
     return std::nullopt;
   }
 
-  // The first rank of a group launches a native step when it is ready there, and the others follow
-  // in the same order, among steps of other buckets. So the first rank's step must depend on
-  // everything that the others' steps depend on.
+  // The first rank of a group launches a native step when it is ready there, and other ranks launch
+  // in the same order, between steps of other buckets. Therefore the first rank's step must depend
+  // on everything that the other ranks' steps depend on.
   std::optional<std::string> check_first_ranks() const {
     const auto waits_for = [&](Node node, Node meeting) {
       return std::ranges::any_of(ready_.at(node),
@@ -307,7 +309,7 @@ class Verification {
     return std::nullopt;
   }
 
-  // If results replace contributions, all contributions must be read before.
+  // Checks that all contributions are read before results replace them.
   std::optional<std::string> check_inputs() const {
     if (!schedules_.front().layout.replaces_inputs) return std::nullopt;
     for (std::size_t rank = 0; rank < schedules_.size(); ++rank) {
@@ -329,8 +331,7 @@ class Verification {
     return std::nullopt;
   }
 
-  // Memory of a rank is valid for other ranks only between the beginning and the end of the rank's
-  // iteration.
+  // Checks that peers access a rank's memory only from the start to the end of its iteration.
   std::optional<std::string> check_visits() const {
     for (Node node = 0; node < steps_.size(); ++node) {
       const std::size_t visitor = rank_of(node);
@@ -352,7 +353,7 @@ class Verification {
     return std::nullopt;
   }
 
-  // Memory exposed for copies may be accessible to peers only by copying.
+  // Checks that peers only copy memory exposed for copies, because they may be unable to map it.
   std::optional<std::string> check_copies() const {
     std::map<std::tuple<Region, int, std::size_t>, std::vector<Range>> for_copies;
     const auto is_for_copies = [&](const Range& range) {
@@ -384,8 +385,8 @@ class Verification {
     return std::nullopt;
   }
 
-  /// Whether `owner` waits in a later iteration, before it reuses the turn, for a flag that a peer
-  /// raises after `visit`.
+  /// Whether `owner`, before it reuses a copy of staging memory in a later iteration, waits for a
+  /// flag that the peer raises after `visit`.
   bool is_told_later(std::size_t owner, Node visit) const {
     return std::ranges::any_of(late_awaits_, [&](const LateAwait& await) {
       return await.rank == owner && rank_of(await.signal) == rank_of(visit) &&
@@ -393,7 +394,7 @@ class Verification {
     });
   }
 
-  /// Whether some step of `rank` comes after one of the steps [begin, end).
+  /// Whether some step of `rank` depends on one of the steps [begin, end).
   bool is_known_to(std::size_t rank, Node begin, Node end) const {
     for (Node later = steps_.first(rank + 1); later-- > steps_.first(rank);) {
       if (timing_.any_precedes(begin, end, later)) return true;
@@ -404,7 +405,7 @@ class Verification {
   struct Message {
     Node send, recv;
   };
-  /// Waits for a `signal` of an earlier iteration, so it orders no steps within one iteration.
+  /// An await of a `signal` of an earlier iteration, which orders no steps within one iteration.
   struct LateAwait {
     std::size_t rank;
     Node signal;
@@ -419,7 +420,7 @@ class Verification {
   std::vector<Message> messages_;
   std::vector<LateAwait> late_awaits_;
   Meetings meetings_;
-  std::map<Node, std::vector<Node>> ready_;  // dependencies of native steps, without their meetings
+  std::map<Node, std::vector<Node>> ready_;  // dependencies of native steps, without meetings
 };
 
 }  // namespace

@@ -7,10 +7,10 @@
 
 #include "compression/kernels/nth_key.h"
 
-// Includes the AVX-512 of newer machines, which can compress bytes; Highway compiles for it only on
-// request.
-// Not in builds without inlining: Highway's inline functions hold the list of targets, and the
-// linker would keep one copy of them, with this list, for the sources that have a shorter one.
+// Enables the AVX-512 target of newer machines, which can compress bytes; Highway compiles for it
+// only on request. Builds without inlining do not enable it: Highway's inline functions hold the
+// list of targets, and the linker would keep one copy of them, with this list, also for sources
+// with a shorter list.
 #if defined(__OPTIMIZE__)
 #define HWY_WANT_AVX3_DL
 #endif
@@ -28,7 +28,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
-// Without vectors: the reference is as fast.
+// Without vectors, the reference is as fast.
 std::size_t fold_scan_on_target(const FoldScan& scan, const Candidates& out) {
   return reference::fold_scan(scan, out);
 }
@@ -42,8 +42,8 @@ std::size_t keep_on_target(const Candidates& from, std::size_t count, std::uint3
 
 #else
 
-// Provides `sums` of elements [i, i + lanes): loaded from memory, or folded and stored, with any
-// NaN.
+// Provides `sums` of elements [i, i + lanes): either loaded from memory, or folded and stored. NaNs
+// are not canonical yet.
 template <bool kHasMomentum>
 struct Folded {
   template <class D>
@@ -65,7 +65,7 @@ struct Folded {
       return after;
     }
   }
-  // Replaces element i, whose sum is NaN, by the canonical NaN.
+  // Replaces the NaN sum of element i by the canonical NaN.
   static void repair(const FoldScan& scan, std::size_t i) {
     scan.sums[i] = radix::canonical(scan.sums[i]);
     if constexpr (kHasMomentum) {
@@ -81,7 +81,7 @@ struct Stored {
   static void repair(const FoldScan&, std::size_t) {}
 };
 
-// Tests keys of at least `least_key`. Keys are below 2^31, so signed comparison orders them.
+// Tests which keys are at least `least_key`. Signed comparison orders keys, which are below 2^31.
 template <class D>
 hn::Mask<D> at_least(D d, hn::Vec<D> values, std::uint32_t least_key) {
   const hn::RebindToSigned<D> di;
@@ -89,13 +89,13 @@ hn::Mask<D> at_least(D d, hn::Vec<D> values, std::uint32_t least_key) {
   return hn::RebindMask(d, hn::Gt(keys, hn::Set(di, static_cast<std::int32_t>(least_key) - 1)));
 }
 
-// Number of elements that one word has a bit for.
+// Number of elements for which one word has a bit.
 constexpr std::size_t kGroup = 64;
 
-// The lanes' bits, the first lane lowest.
+// Returns the bits of all lanes; the first lane is the lowest bit.
 template <class D>
 HWY_INLINE std::uint64_t bits_of(D d, hn::Mask<D> mask) {
-  std::uint8_t bytes[8] = {};  // the store may write this many bytes
+  std::uint8_t bytes[8] = {};  // the store may write 8 bytes
   hn::StoreMaskBits(d, mask, bytes);
   std::uint16_t bits;
   std::memcpy(&bits, bytes, sizeof(bits));
@@ -103,8 +103,7 @@ HWY_INLINE std::uint64_t bits_of(D d, hn::Mask<D> mask) {
 }
 
 // Appends the index of each set bit, counted from `first`, and returns the new number of indices.
-// The positions of candidates cannot be predicted, so a few of them are written without a branch:
-// kFew are always written.
+// To avoid mispredicted branches, kFew indices are always written.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
 HWY_INLINE std::size_t append_bits(std::uint64_t word, std::size_t first, std::uint32_t* indices,
                                    std::size_t found) {
@@ -132,11 +131,11 @@ HWY_INLINE std::size_t append_bits(std::uint64_t word, std::size_t first, std::u
 #else
 HWY_INLINE std::size_t append_bits(std::uint64_t word, std::size_t first, std::uint32_t* indices,
                                    std::size_t found) {
-  // At useful densities, a group seldom has more.
+  // At useful densities, a group seldom has more candidates.
   constexpr std::size_t kFew = 4;
   constexpr std::uint64_t kLast = std::uint64_t{1} << (kGroup - 1);
   const auto append_lowest = [&](std::size_t j) {
-    // A word that is never zero needs no special case.
+    // The set bit avoids a special case for zero.
     const auto number = static_cast<std::uint32_t>(std::countr_zero(word | kLast));
     indices[found + j] = static_cast<std::uint32_t>(first) + number;
     word &= word - 1;
@@ -150,7 +149,7 @@ HWY_INLINE std::size_t append_bits(std::uint64_t word, std::size_t first, std::u
 }
 #endif
 
-// Reads the sums of candidates back. Returns the largest key.
+// Reads the sums of the candidates. Returns their largest key.
 HWY_INLINE std::uint32_t read_back(const float* sums, const Candidates& out, std::size_t found) {
   std::uint32_t largest = 0;
   for (std::size_t j = 0; j < found; ++j) {
@@ -161,13 +160,13 @@ HWY_INLINE std::uint32_t read_back(const float* sums, const Candidates& out, std
   return largest;
 }
 
-// Passed by value, because stores of vectors may alias anything that has an address. Inlined, so
-// that fields are copied one by one: a vector load from memory that was just written would wait for
-// all stores before it.
+// Arguments are passed by value, because vector stores may alias anything that has an address. The
+// function is inlined, so that fields are copied one by one: a vector load of fields that were just
+// written would wait for all earlier stores.
 template <class Source>
 HWY_INLINE std::size_t scan_all(const FoldScan scan, const Candidates out) {
-  // A NaN sum becomes the canonical one. Its key reveals it among the candidates: any NaN here is a
-  // quiet one, whose key is not below the bound.
+  // A NaN sum becomes the canonical NaN. It is always among the candidates: any NaN here is quiet,
+  // so its key is at least `kNaNKey`.
   constexpr std::uint32_t kNaNKey = 0x7fc00000u;
   const std::uint32_t least_key = std::min(scan.least_key, kNaNKey);
   const hn::CappedTag<float, 16> d;
@@ -206,8 +205,8 @@ std::size_t rescan_on_target(const FoldScan& scan, const Candidates& out) {
   return scan_all<Stored>(scan, out);
 }
 
-// Appends the masked lanes and returns the new number of candidates. It compresses in registers and
-// then uses a plain store, because the compressing store is slow on some machines.
+// Appends the masked lanes and returns the new number of candidates. Compresses in registers and
+// then uses a plain store, because a compressing store is slow on some machines.
 template <class D>
 std::size_t append(D d, hn::Mask<D> mask, hn::Vec<hn::RebindToUnsigned<D> > indices,
                    hn::Vec<D> values, const Candidates& out, std::size_t found) {
@@ -224,7 +223,7 @@ std::size_t keep_on_target(const Candidates& from, std::size_t count, std::uint3
   const std::size_t lanes = hn::Lanes(d);
   std::size_t kept = 0;
   std::size_t i = 0;
-  // In place, a vector never reaches behind what has been read, because kept <= i.
+  // In place, a store never overwrites elements that are not read yet, because kept <= i.
   for (; count - i >= lanes && room - kept >= lanes; i += lanes) {
     const auto values = hn::LoadU(d, from.values + i);
     const auto indices = hn::LoadU(du, from.indices + i);

@@ -14,13 +14,14 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Inlined explicitly: compilers do not inline functions that a shared library may replace.
+// These functions are inlined explicitly: compilers do not inline functions that a shared library
+// may replace.
 
-// Keys are below 2^31, so signed comparison orders them. Four vectors divide the slack.
+// Keys are below 2^31, so a signed comparison orders them. The slack is a multiple of four vectors.
 using Keys = hn::CappedTag<std::int32_t, kKeySlack / 4>;
 
-// In memory, keys are padded with zeros to a multiple of the slack. Zeros are never counted,
-// because the middle of a range is never zero.
+// Pads `keys` with zeros to a multiple of the slack and returns the padded count. Zeros are never
+// counted, because the middle of a range is never zero.
 HWY_INLINE std::size_t padded(std::uint32_t* keys, std::size_t count) {
   const std::size_t end = (count + kKeySlack - 1) / kKeySlack * kKeySlack;
   std::fill(keys + count, keys + end, 0u);
@@ -31,12 +32,12 @@ HWY_INLINE const std::int32_t* as_signed(const std::uint32_t* keys) {
   return reinterpret_cast<const std::int32_t*>(keys);
 }
 
-// A bound such that a key is greater exactly if it is `least` or more.
+// Returns a bound: a key is greater than the bound exactly if it is at least `least`.
 HWY_INLINE hn::Vec<Keys> just_below(std::uint32_t least) {
   return hn::Set(Keys(), static_cast<std::int32_t>(least - 1));
 }
 
-// Writes the keys of `values`. Returns the largest.
+// Writes the keys of `values` to `keys`. Returns the largest key.
 HWY_INLINE std::uint32_t write_keys(std::span<const float> values, std::uint32_t* keys) {
   const Keys d;
   const hn::Rebind<float, Keys> df;
@@ -75,7 +76,7 @@ HWY_INLINE std::size_t count_at_least(const std::uint32_t* keys, std::size_t cou
   return static_cast<std::size_t>(hn::GetLane(hn::SumOfLanes(d, sum)));
 }
 
-// Keeps the keys in [least, end), in any order. Returns their number.
+// Keeps the keys in [least, end) in any order. Returns their number.
 HWY_INLINE std::size_t keep_range(std::uint32_t* keys, std::size_t count, std::uint32_t least,
                                   std::uint32_t end) {
   const Keys d;
@@ -84,7 +85,7 @@ HWY_INLINE std::size_t keep_range(std::uint32_t* keys, std::size_t count, std::u
   for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
     const auto key = hn::LoadU(d, as_signed(keys) + i);
     const auto mask = hn::AndNot(hn::Gt(key, just_below(end)), hn::Gt(key, just_below(least)));
-    // Never writes behind what has been read, because kept <= i.
+    // A store never overwrites keys that are not read yet, because kept <= i.
     hn::StoreU(hn::BitCast(du, hn::Compress(key, mask)), du, keys + kept);
     kept += hn::CountTrue(d, mask);
   }
@@ -104,15 +105,15 @@ HWY_INLINE std::uint32_t largest_below(const std::uint32_t* keys, std::size_t co
 
 NthKey nth_key_on_target(std::span<const float> values, std::size_t k, std::uint32_t floor,
                          std::uint32_t* keys) {
-  // Dropping costs more than counting, so it must save several counts.
+  // Removing keys costs more than counting, so it must save several counts.
   constexpr std::size_t kShrink = 4;
   constexpr std::size_t kFew = 512;
   const std::uint32_t largest = write_keys(values, keys);
   std::uint32_t least = floor;
   std::uint32_t end = largest + 1;
-  std::size_t inside = values.size();  // Keys in [least, end); the answer is one of them.
-  std::size_t above = 0;               // Keys of `end` or more.
-  std::size_t dropped_above = 0;       // Keys of these that are no longer in memory.
+  std::size_t inside = values.size();  // keys in [least, end); one of them is the result
+  std::size_t above = 0;               // keys of at least `end`
+  std::size_t dropped_above = 0;       // keys of `above` that are no longer in memory
   std::size_t held = padded(keys, inside);
   while (inside > 1 && end - least > 1) {
     const std::uint32_t middle = least + (end - least) / 2;

@@ -8,10 +8,10 @@
 
 #include "comm/kernels/host_device.h"
 
-/// The order of top-k: by magnitude, compared as integers. Pure.
+/// The order of top-k: by magnitude, compared as integers ("keys"). Pure.
 namespace kolo::radix {
 
-/// Replaces every NaN by the canonical one.
+/// Replaces every NaN by the canonical NaN.
 KOLO_HOST_DEVICE inline float canonical(float value) {
   return value == value ? value : std::bit_cast<float>(0x7fc00000u);
 }
@@ -24,27 +24,26 @@ KOLO_HOST_DEVICE inline float accumulate(float residual, float gradient) {
 /// The smallest key of a value that is not finite.
 inline constexpr std::uint32_t kInfinityKey = 0x7f800000u;
 
-/// Orders results of `accumulate` by magnitude; NaN is above infinity, -0 equals +0.
+/// Returns the key of a result of `accumulate`. NaN is above infinity; -0 and +0 are equal.
 KOLO_HOST_DEVICE inline std::uint32_t key_of(float value) {
   return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu;
 }
 
-/// The k-th largest key of some values, counting equal ones one by one.
+/// The k-th largest key of some values; equal keys count separately.
 struct NthKey {
   std::uint32_t key = 0;
-  std::size_t need = 0;       ///< How many of the values with this key are among the k largest.
+  std::size_t need = 0;       ///< Number of values with this key that are among the k largest.
   std::size_t equal = 0;      ///< Number of values with this key.
   std::uint32_t largest = 0;  ///< The largest of all keys.
 };
 
-/// Bisects the range of the key by counting the keys above its middle, and occasionally drops the
-/// keys outside the range. Nothing branches on a single key.
+/// Finds the k-th largest key by bisection: counts the keys above the middle of a range, and
+/// occasionally removes the keys outside the range. No branch depends on a single key.
 ///
 /// Before:  1 <= k <= values.size(); no value's key is below `floor`.
-/// Threads: pure; any. `keys` is scratch memory whose contents do not matter; it grows to
+/// Threads: pure; any. `keys` is scratch memory, whose content does not matter; it grows to
 ///          values.size() + kKeySlack. The result does not depend on the instruction set.
-/// Cost:    4 bytes written per value, and usually about five times as many read; at most 31
-///          passes.
+/// Cost:    4 bytes written per value, usually about 20 bytes read; at most 31 passes.
 NthKey nth_largest_key(std::span<const float> values, std::size_t k, std::uint32_t floor,
                        std::vector<std::uint32_t>& keys);
 inline constexpr std::size_t kKeySlack = 64;

@@ -16,7 +16,7 @@ constexpr int kThreads = 256;
 constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xffffffff;
 
-/// The task and the arrays of the workspace, passed by value to every launch.
+/// The task and the arrays of the workspace. Every launch gets it by value.
 struct Work {
   float* residual;
   const float* gradient;
@@ -38,8 +38,8 @@ __device__ std::uint32_t* histogram(const Work& work, int of_digit) {
   return bins;
 }
 
-/// True if this block is the last of its launch to reach this point; it then sees the writes of all
-/// others.
+/// True if this block is the last of its launch to reach this point. The last block sees the writes
+/// of all other blocks.
 __device__ bool is_last_block(std::uint32_t* blocks_done) {
   __shared__ bool is_last;
   __threadfence();
@@ -50,12 +50,12 @@ __device__ bool is_last_block(std::uint32_t* blocks_done) {
   return is_last;
 }
 
-/// Adds a block's histogram to the digit's; the last block finds the digit. `bins` is shared memory
-/// of the digit's size.
+/// Adds a block's histogram `bins`, in shared memory, to the histogram of the digit; the last block
+/// then finds the digit.
 template <int kDigit>
 __device__ void finish_digit(const Work& work, std::uint32_t* bins) {
   constexpr std::uint32_t kBins = digit(kDigit).bins();
-  constexpr std::uint32_t kPart = 32;  // Bins that one thread sums.
+  constexpr std::uint32_t kPart = 32;  // bins that one thread sums
   std::uint32_t* const total = histogram(work, kDigit);
   __syncthreads();
   for (std::uint32_t i = threadIdx.x; i < kBins; i += kThreads) {
@@ -86,9 +86,9 @@ __device__ void clear(std::uint32_t (&bins)[kBins]) {
   __syncthreads();
 }
 
-// 1. residual += gradient, and the histogram of the first digit.
+// 1. Adds the gradient to the residual and computes the histogram of the first digit.
 __global__ void __launch_bounds__(kThreads) accumulate(Work work) {
-  constexpr int kVectors = 2;  // Vectors of each input in flight.
+  constexpr int kVectors = 2;  // vectors of each input in flight
   __shared__ std::uint32_t bins[digit(0).bins()];
   clear(bins);
   const auto add = [&](float& residual, float gradient) {
@@ -144,8 +144,8 @@ __device__ std::uint32_t section_end(const Work& work, std::uint32_t section) {
   return min(work.count, (section + 1) * work.section);
 }
 
-// 2. Collects each section's survivors in order. A lane holds four neighbours, so a row is ordered
-// by lane, then by neighbour.
+// 2. Collects each section's survivors in order. A lane holds four adjacent elements, so a row is
+// ordered by lane, then by element.
 __global__ void __launch_bounds__(kThreads) collect(Work work) {
   constexpr std::uint32_t kRow = kWarp * 4;
   constexpr int kRows = TopKPlan::kTile / kRow;
@@ -210,7 +210,7 @@ struct Survivor {
 };
 
 /// Calls `visit(survivor)` in all lanes of a warp for the survivors of a section, 32 at a time, in
-/// order. If the list could not hold them, it visits every element of the section.
+/// order. If the list was too short, visits every element of the section.
 template <typename Visit>
 __device__ void for_each_survivor(const Work& work, std::uint32_t section, const Visit& visit) {
   const std::uint32_t listed = work.survivor_counts[section];
@@ -229,7 +229,7 @@ __device__ void for_each_survivor(const Work& work, std::uint32_t section, const
   }
 }
 
-// 3. and 4. The histogram of a further digit, over survivors that agree in the previous digits.
+// 3. and 4. Computes the histogram of a further digit of the survivors with the selected prefix.
 template <int kDigit>
 __global__ void __launch_bounds__(kThreads) refine(Work work) {
   __shared__ std::uint32_t bins[digit(kDigit).bins()];
@@ -248,8 +248,8 @@ __global__ void __launch_bounds__(kThreads) refine(Work work) {
 
 /// Replaces values[0, count) by their exclusive prefix sums, in one block.
 __device__ void exclusive_sums(std::uint32_t* values, std::uint32_t count) {
-  constexpr std::uint32_t kShare =
-      16;  // Neighbours per thread, whose loads are in flight together.
+  // Adjacent values per thread, whose loads are in flight together.
+  constexpr std::uint32_t kShare = 16;
   __shared__ std::uint32_t sums[kThreads];
   std::uint32_t before_tile = 0;
   for (std::uint32_t tile = 0; tile < count; tile += kThreads * kShare) {

@@ -8,17 +8,17 @@
 #include "comm/device/kernels/access.h"
 #include "comm/kernels/host_device.h"
 
-/// Top-k on a CUDA device, and the parts it consists of: finding the k-th largest magnitude digit
-/// by digit, and the workspace.
+/// Top-k on a CUDA device, with its parts: the search for the k-th largest magnitude digit by
+/// digit, and the layout of the workspace.
 namespace kolo {
 
-/// Selects the k largest of |residual + gradient| and removes them from the residual.
+/// A task: select the k largest of |residual + gradient| and remove them from the residual.
 ///
-/// Shape:  residual and gradient are [count] float32; indices and values are [k], k <= count. They
-///         do not overlap.
-/// After:  residual[i] is 0 if i was selected, else residual[i] + gradient[i]. `indices` ascend;
-///         values[j] is the sum at indices[j].
-/// Order:  as TopKSelector, so the result is unique.
+/// Shape:   residual and gradient are [count] float32; indices and values are [k], k <= count. They
+///          do not overlap.
+/// After:   residual[i] is 0 if i was selected, otherwise residual[i] + gradient[i]. `indices`
+///          ascend; values[j] is the sum at indices[j].
+/// Order:   as TopKSelector, so the result is unique.
 struct TopK {
   float* residual = nullptr;
   const float* gradient = nullptr;
@@ -28,26 +28,26 @@ struct TopK {
   float* values = nullptr;
 };
 
-/// Bytes of workspace for one top-k of `count` elements: about a quarter of the residual.
+/// Returns the workspace in bytes for `count` elements: about a quarter of the residual.
 std::size_t top_k_workspace_bytes(std::size_t count);
 
-/// Enqueues top-k on a cudaStream_t of the current device. Bits: those of TopKSelector with scale 1
-/// and no momentum, in every run.
+/// Enqueues top-k on a cudaStream_t of the current device. The result is that of TopKSelector with
+/// scale 1 and no momentum, bit for bit.
 ///
 /// Shape:   all pointers are device memory; residual, gradient and workspace are aligned to 16
-///          bytes. The contents of the workspace do not matter; nothing else may use it until the
-///          work is complete.
-/// Threads: as for Stream. Errors: those of `check_top_k`; UsageError for memory that is not
-///          aligned or a workspace that is too small; KoloError(kInternal) if a launch is refused.
+///          bytes. The workspace may have any content; nothing else may use it until the work is
+///          complete.
+/// Threads: as for Stream. Errors: as `check_top_k`; UsageError for memory that is not aligned or a
+///          workspace that is too small; KoloError(kInternal) if a launch is refused.
 /// Cost:    12 bytes per element to add and count the first digit, 4 to collect the survivors, then
-///          passes over those only. Six launches.
+///          passes over the survivors only. Six launches.
 /// Source:  radix select as in Alabi et al., ACM JEA 17, 2012, with ordered compaction.
 void launch_top_k(const TopK& task, std::span<std::byte> workspace, void* cuda_stream);
 
 namespace radix {
 
-/// Digits of a 31-bit key from the highest down. The first holds exponent and four bits of the
-/// fraction: few gradients share it with the threshold.
+/// The digits of a 31-bit key, from the highest down. The first digit holds the exponent and four
+/// bits of the fraction, so few gradients have the same first digit as the threshold.
 struct Digit {
   unsigned shift;
   unsigned bits;
@@ -55,7 +55,7 @@ struct Digit {
   KOLO_HOST_DEVICE constexpr std::uint32_t of(std::uint32_t key) const {
     return (key >> shift) & (bins() - 1);
   }
-  /// The digits of `key` before this one.
+  /// Returns the digits of `key` before this one.
   KOLO_HOST_DEVICE constexpr std::uint32_t prefix(std::uint32_t key) const {
     return key >> (shift + bits);
   }
@@ -65,20 +65,21 @@ KOLO_HOST_DEVICE constexpr Digit digit(int i) {
   return i == 0 ? Digit{19, 12} : i == 1 ? Digit{9, 10} : Digit{0, 9};
 }
 
-/// The k-th largest key as far as its digits are known: it begins with `prefix`, and `need` of the
-/// keys with that prefix are among the k largest.
+/// What is known of the k-th largest key after some digits: it begins with `prefix`, and `need` of
+/// the keys with this prefix are among the k largest.
 struct Selection {
   std::uint32_t prefix = 0;
   std::uint32_t need = 0;
 };
 
-/// The bin with the need-th element from the top; bin i has counts[i] elements.
+/// The bin that holds the need-th largest element.
 struct Bin {
   std::uint32_t index = 0;
   std::uint32_t need = 0;  ///< Number of its elements that are needed.
 };
 
-/// Before: 1 <= need <= the sum of all counts.
+/// Finds the bin that holds the need-th largest element; bin i has counts[i] elements. Before: 1 <=
+/// need <= the sum of all counts.
 KOLO_HOST_DEVICE inline Bin find_bin(const std::uint32_t* counts, std::uint32_t bins,
                                      std::uint32_t need) {
   std::uint32_t bin = bins - 1;
@@ -86,14 +87,14 @@ KOLO_HOST_DEVICE inline Bin find_bin(const std::uint32_t* counts, std::uint32_t 
   return {bin, need};
 }
 
-/// Descends by one digit.
+/// Returns the selection after one more digit.
 KOLO_HOST_DEVICE inline Selection refined(const Selection& selection, const Digit& next,
                                           const Bin& bin) {
   return {selection.prefix << next.bits | bin.index, bin.need};
 }
 
-/// Number of elements that precede one in the result, given how many before it are above the
-/// threshold and how many equal it. Only the first `need` equals count.
+/// Returns the number of elements that precede an element in the result: all elements before it
+/// that are above the threshold, and the first `need` of those equal to it.
 KOLO_HOST_DEVICE constexpr std::uint32_t place(std::uint32_t above, std::uint32_t equal,
                                                std::uint32_t need) {
   return above + (equal < need ? equal : need);
@@ -101,37 +102,37 @@ KOLO_HOST_DEVICE constexpr std::uint32_t place(std::uint32_t above, std::uint32_
 
 }  // namespace radix
 
-/// How top-k on a device divides its elements, and the layout of intermediate results in the
-/// workspace. Pure.
+/// The division of elements into sections, and the layout of the workspace. Pure.
 ///
-/// One warp works on a section, in order. It keeps its survivors, the elements that the first digit
-/// does not rule out, in a list of its own. If there are too many for the list, later passes read
-/// the section itself again: slower, but just as exact.
+/// One warp processes a section, in order. It writes its survivors, which are the elements that the
+/// first digit does not exclude, to the section's list. If the list is too short, later passes read
+/// the whole section again, which is slower and gives the same result.
 struct TopKPlan {
-  static constexpr std::size_t kTile = 512;  ///< Elements that a warp handles at a time.
+  static constexpr std::size_t kTile = 512;  ///< Elements that a warp processes at a time.
   static constexpr std::size_t kMostSections = 16384;
   static constexpr std::size_t kSmallestSection = 4 * kTile;
-  static constexpr std::size_t kSurvivorShare = 8;  ///< A list holds one element in this many.
+  /// Number of elements of a section for each entry of its list.
+  static constexpr std::size_t kSurvivorShare = 8;
 
-  std::size_t section = 0;  ///< Elements per section; the last one may have fewer.
+  std::size_t section = 0;  ///< Elements per section; the last section may have fewer.
   std::size_t sections = 0;
   std::size_t most_survivors = 0;  ///< Capacity of a section's list.
 
-  // Offsets of arrays in the workspace, in bytes.
+  // Offsets of the arrays in the workspace, in bytes.
   std::size_t survivor_indices = 0;  ///< uint32 [sections, most_survivors]
   std::size_t survivor_values = 0;   ///< float32 [sections, most_survivors]
   std::size_t survivor_counts = 0;   ///< uint32 [sections]; may exceed most_survivors
   std::size_t above = 0;             ///< uint32 [sections]
   std::size_t equal = 0;             ///< uint32 [sections]
-  std::size_t bytes = 0;             ///< Size of the workspace; counters and histograms come first.
+  std::size_t bytes = 0;             ///< Size of the workspace; TopKCounters are at its start.
 };
 
-/// Zero at the start of each top-k; results that the blocks of a launch leave for the next launch.
+/// Results of a launch for the next launch; zero at the start of each top-k.
 struct TopKCounters {
   std::uint32_t
       histograms[radix::digit(0).bins() + radix::digit(1).bins() + radix::digit(2).bins()];
   std::uint32_t blocks_done[4];
-  radix::Selection selections[radix::kDigitCount];  ///< After each digit.
+  radix::Selection selections[radix::kDigitCount];  ///< The selection after each digit.
 };
 
 constexpr TopKPlan plan_top_k(std::size_t count) {

@@ -7,13 +7,13 @@
 namespace kolo {
 namespace {
 
-// Elements between two checks of the number of candidates. At each check the processor waits for
-// outstanding loads, so checks should be few; but the sums of a block should stay in a near cache.
+// Elements between two checks of the number of candidates. Each check waits for outstanding loads,
+// so checks should be few; but the sums of a block should stay in a near cache.
 constexpr std::size_t kBlock = 8192;
 constexpr std::uint32_t kMostKey = 0x7fffffffu;
 
-// The hint aims at one and a half to twice as many candidates as are needed. Fewer would often be
-// too few at the next step; more cost time.
+// Adapts the hint, so that 1.5 k to 2 k candidates are expected. Fewer candidates would often be
+// too few in the next step; more candidates cost time.
 void adapt(SelectionHint& hint, std::uint32_t kth_key, std::size_t k,
            const SelectionReport& report) {
   constexpr std::uint32_t kMostMargin = std::uint32_t{1} << 23;
@@ -82,7 +82,7 @@ std::size_t TopKSelector::collect(Scan scan_block, FoldScan& scan, std::size_t c
 SelectionReport TopKSelector::select(const FoldSelect& task, SelectionHint& hint) {
   check_top_k(task.count, task.k);
   if (task.count == 0) return {};
-  // Even if no candidate is requested, the largest one tells whether all sums are finite.
+  // Even if task.k is 0, the largest sum shows whether all sums are finite.
   const std::size_t k = std::max<std::size_t>(task.k, 1);
   room_ = std::min(task.count, 3 * k + 2 * kBlock);
   if (indices_.size() < room_ + kCandidateSlack) {

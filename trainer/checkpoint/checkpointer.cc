@@ -18,7 +18,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// Polling interval of a rank that waits for its writer thread at the end of training.
+/// Interval at which a rank polls its writer thread at the end of training.
 constexpr std::chrono::milliseconds kPatience{2};
 
 /// Returns why rank 0 cannot write to the folder; empty if it can.
@@ -45,7 +45,8 @@ void require_writable(Runtime& runtime, const RunFolder& folder) {
   throw KoloError({.code = ErrorCode::kIo, .rank = runtime.rank(), .what = why});
 }
 
-/// Only rank 0 reads the folder, since nodes may see a shared file system differently.
+/// Broadcasts rank 0's `step`. Only rank 0 reads the folder, because nodes may see a shared file
+/// system differently. Collective.
 std::optional<std::uint64_t> step_of_rank_0(Runtime& runtime, std::optional<std::uint64_t> step) {
   std::int64_t value = step ? static_cast<std::int64_t>(*step) : -1;
   runtime.broadcast("the checkpoint to resume from", {&value, 1, DType::kInt64}, 0).wait();
@@ -53,10 +54,10 @@ std::optional<std::uint64_t> step_of_rank_0(Runtime& runtime, std::optional<std:
   return static_cast<std::uint64_t>(value);
 }
 
-/// A checkpoint opened on all ranks, or the reason why not on this rank.
+/// The result of opening a checkpoint on all ranks.
 struct Opened {
-  std::unique_ptr<SavedState> saved;  ///< Set only if all ranks could open it.
-  std::string trouble;                ///< Empty if this rank met no error.
+  std::unique_ptr<SavedState> saved;  ///< The checkpoint; null unless all ranks could open it.
+  std::string trouble;                ///< This rank's error; empty if there was none.
 };
 
 Opened open(Runtime& runtime, const std::filesystem::path& checkpoint) {
@@ -185,7 +186,7 @@ void Checkpointer::follow(const std::vector<Report>& reports) {
   const auto count = [&](Phase phase) {
     return std::ranges::count(reports, phase, &Report::phase);
   };
-  // Ignores reports from before this checkpoint began.
+  // Reports that were sent before this checkpoint began are ignored.
   if (!is_busy() || reports.front().step != *step_ || count(Phase::kWriting) > 0) return;
   if (reports.front().phase == Phase::kPublished) {
     end(true);
@@ -204,7 +205,7 @@ void Checkpointer::look_after_thread() {
     sum_ = thread_.get();
     if (is_busy()) phase_ = phase_ == Phase::kPublishing ? Phase::kPublished : Phase::kWritten;
   } catch (const std::exception& error) {
-    if (!is_busy()) {  // the thread was removing a checkpoint that another rank could not complete
+    if (!is_busy()) {  // the thread was removing a failed checkpoint
       log::warn(error.what());
       return;
     }

@@ -20,70 +20,70 @@
 
 namespace kolo::trainer {
 
-/// Saves the training state while training goes on: every `every` steps, when the job is asked to
-/// stop, and at the end of training. A checkpoint passes through four phases:
+/// Saves the training state while training continues: every `Options::every` steps, and when
+/// training ends or is asked to stop. A checkpoint passes through four phases:
 ///
-///     begin    each rank copies its part, and a thread of it writes that to the device
+///     begin    each rank copies its part, and its writer thread stores the copy in a file
 ///     agree    all ranks find that all files are durable
-///     then     a thread of rank 0 writes the manifest, renames the folder, removes old checkpoints
+///     then     rank 0's thread writes the manifest, renames the folder, removes old checkpoints
 ///     agree    all ranks find that the checkpoint is complete
 ///
-/// The ranks agree from the training thread after each step, by messages exchanged during the step:
-/// writer threads make no collective calls, and no rank polls the file system, which may show other
-/// nodes' files late. A part that cannot be written ends the checkpoint on all ranks, with a line
-/// in the log of the rank that failed; training goes on.
+/// The training threads of the ranks agree: after each step they start an exchange of reports,
+/// which runs during the next step. So writer threads make no collective calls, and no rank polls
+/// the file system, which may show other nodes' files late. If a rank cannot write its part, all
+/// ranks drop the checkpoint, that rank logs why, and training continues.
 ///
-/// Collective: all ranks call the same functions equally often. Threads: one.
+/// Collective: all ranks call the same functions in the same order. Threads: one.
 /// Errors:  those of the runtime.
 class Checkpointer {
  public:
   struct Options {
-    std::filesystem::path folder;  ///< Folder of the run, shared by all nodes.
-    std::size_t keep = 3;          ///< Newest checkpoints to keep, at least 1.
+    std::filesystem::path folder;  ///< Folder of the run, on a file system that all nodes share.
+    std::size_t keep = 3;          ///< Number of newest checkpoints to keep, at least 1.
     JobIdentity job;
-    std::size_t every = 0;  ///< Steps between; 0: only when asked to stop, and at the end.
-    /// Step of the checkpoint in `folder` that the run resumes from; it is not saved again.
+    std::size_t every = 0;  ///< Steps between checkpoints; 0: one at the end or when asked to stop.
+    /// Step of the checkpoint in `folder` from which the run resumes; it is not saved again. Empty
+    /// if the run does not resume, or resumes from another folder.
     std::optional<std::uint64_t> resumed_step = std::nullopt;
-    /// Whether this rank is asked to stop; called once per step.
+    /// Returns whether this rank is asked to stop; called once per step.
     std::function<bool()> wants_stop = [] { return false; };
   };
 
-  /// Creates the folder and removes what earlier jobs left unfinished. `state` outlives it.
-  /// Errors: KoloError(kIo) on every rank if rank 0 cannot write there.
+  /// Creates the folder and removes unfinished checkpoints of earlier jobs. `state` outlives this
+  /// object. Errors: KoloError(kIo) on every rank if rank 0 cannot write to the folder.
   Checkpointer(Runtime& runtime, Options options, Stateful& state);
-  /// Waits for the writer thread of this rank.
+  /// Blocks until this rank's writer thread has ended.
   ~Checkpointer() = default;
 
-  /// Call after each step, with the held-out loss if it has just been evaluated. Returns true on
-  /// all ranks if training is to stop now; then call `save_last`. Skips a checkpoint that is due
-  /// while another one is still being written.
+  /// Call after each step, with the held-out loss if it has just been evaluated. Begins a
+  /// checkpoint if one is due, unless another one is still being written. Returns true on all ranks
+  /// at the same step if training must stop; then call `save_last`.
   bool after_step(std::uint64_t step, std::optional<double> eval_loss);
 
-  /// Saves the state after the last step, unless that is already saved, and waits until it is
+  /// Saves the state after the last step unless it is saved already, and blocks until it is
   /// durable. Returns whether it is.
   bool save_last(std::uint64_t step, std::optional<double> eval_loss);
 
  private:
   enum class Phase : std::uint64_t { kIdle, kWriting, kWritten, kFailed, kPublishing, kPublished };
 
-  /// A rank's message to the others, exchanged as 64-bit words.
+  /// A rank's report to the other ranks after a step, sent as 64-bit integers.
   struct Report {
     std::uint64_t step = 0;
     Phase phase = Phase::kIdle;
-    std::uint64_t wants_stop = 0;  ///< 1 if this rank is asked to stop.
+    std::uint64_t wants_stop = 0;  ///< 1 if this rank is asked to stop, otherwise 0.
     FileSum sum = {};
   };
   static constexpr std::size_t kWords = sizeof(Report) / sizeof(std::uint64_t);
 
-  /// True while a checkpoint is under way; equal on all ranks.
+  /// Whether a checkpoint is in progress; equal on all ranks.
   bool is_busy() const { return step_.has_value(); }
-  /// Begins a checkpoint after `step` steps. Before: not busy. After: the state may change.
-  /// Cost: a copy of this rank's part.
+  /// Copies this rank's part of the state and starts the writer thread. Before: not busy.
   void begin(std::uint64_t step, std::optional<double> eval_loss);
-  /// Called after each step. Returns true, on all ranks at the same call, once any rank has set
-  /// `wants_stop`.
+  /// Reads the reports of the last exchange and starts the next one. Returns true, on all ranks at
+  /// the same call, once any rank has set `wants_stop`.
   bool agree(bool wants_stop);
-  /// Waits until the checkpoint under way has completed or failed, and ends the exchange.
+  /// Blocks until the checkpoint in progress has completed or failed, and ends the exchange.
   void finish();
   void begin_exchange(bool wants_stop);
   void end_exchange();
@@ -101,18 +101,18 @@ class Checkpointer {
   const std::optional<std::uint64_t> resumed_step_;
   const std::function<bool()> wants_stop_;
   Stateful& state_;
-  // Sent after one step and read after the next, so that no rank waits for the exchange.
+  // Reports are sent after one step and read after the next, so no rank waits for the exchange.
   Report mine_;
-  std::vector<Report> all_;         // by rank
-  std::optional<Ticket> exchange_;  // empty when none is under way; ends before its buffers do
+  std::vector<Report> all_;         // reports by rank
+  std::optional<Ticket> exchange_;  // empty if none is in flight; destroyed before its buffers
 
-  std::optional<std::uint64_t> step_;  // of the checkpoint under way
+  std::optional<std::uint64_t> step_;  // step of the checkpoint in progress
   std::optional<double> eval_loss_;
-  std::optional<std::uint64_t> completed_step_;  // of the newest checkpoint made here
+  std::optional<std::uint64_t> completed_step_;  // step of the newest checkpoint completed here
   Phase phase_ = Phase::kIdle;
   FileSum sum_;
   Snapshot snapshot_;
-  std::future<FileSum> thread_;  // last, since it reads the members before it
+  std::future<FileSum> thread_;  // writer thread; declared last because it reads the members above
 };
 
 struct ResumeOptions {
@@ -121,32 +121,33 @@ struct ResumeOptions {
   JobIdentity job;
 };
 
-/// Restores `state` from a checkpoint and returns its path; empty if training starts anew. "auto"
-/// takes the newest checkpoint of the run that every rank finds complete, and logs why it skips
-/// others. Collective; all ranks take the same checkpoint.
+/// Restores `state` from a checkpoint and returns the checkpoint's path, or empty if training
+/// starts anew. For "auto", it restores the newest checkpoint that all ranks can read, and logs why
+/// it skips newer ones. Collective; all ranks restore the same checkpoint.
 ///
-/// Errors: KoloError(kConfig), naming the option, if the checkpoint belongs to another job or has
-///         per-rank state for another number of ranks, and for "no" if the run has checkpoints;
-///         KoloError(kData) if the checkpoint at a path cannot be read; those of the runtime.
+/// Errors: KoloError(kConfig) naming the option, if the checkpoint belongs to another job, if it
+///         has per-rank state and the number of ranks has changed, or if `choice` is "no" and the
+///         run has checkpoints; KoloError(kData) if the checkpoint cannot be read or lacks a part
+///         of the state; those of the runtime.
 std::optional<std::filesystem::path> resume(Runtime& runtime, const ResumeOptions& options,
                                             Stateful& state);
 
 /// Turns SIGTERM and SIGUSR1, by which schedulers announce the end of a job, into a flag that
-/// training reads after each step. There is no handler: the signals are blocked, and taken from the
-/// process's queue. Repeated signals change nothing: scheduler and launcher may both send one.
+/// training reads after each step. The signals are blocked, and `has_come` takes them from the
+/// process's queue; there is no signal handler. Repeated signals change nothing, because scheduler
+/// and launcher may both send one.
 ///
-/// Before:  created before any thread that lives as long as training; threads inherit the signal
-///          mask.
-/// Threads: the one that created it.
+/// Before:  created before any long-lived thread starts, because threads inherit the signal mask.
+/// Threads: only the thread that created it.
 class StopSignals {
  public:
   StopSignals();
-  /// Discards signals that are pending; later ones act as they did before.
+  /// Discards pending signals and restores the signal mask.
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// True from the first signal on. Never blocks.
+  /// Whether a signal has been received so far. Never blocks.
   bool has_come();
 
  private:

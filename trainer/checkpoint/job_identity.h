@@ -5,21 +5,21 @@
 
 namespace kolo::trainer {
 
-/// A value that must not change when training resumes, named by the option that sets it.
+/// The value of an option that must not change when training resumes.
 struct Setting {
   std::string option;
   std::string value;
   friend bool operator==(const Setting&, const Setting&) = default;
 };
 
-/// The job that a checkpoint belongs to.
+/// The model and options that identify the job of a checkpoint.
 struct JobIdentity {
   std::string model;
   std::vector<Setting> settings;
   friend bool operator==(const JobIdentity&, const JobIdentity&) = default;
 };
 
-/// A sentence that names the setting of `saved` that differs from `current`; empty if none does.
+/// The first difference between two jobs: "OPTION is NOW, and was SAVED". Empty if they are equal.
 std::string describe_other_job(const JobIdentity& saved, const JobIdentity& current);
 
 }  // namespace kolo::trainer

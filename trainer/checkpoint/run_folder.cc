@@ -60,7 +60,7 @@ void remove_folder(const std::filesystem::path& folder) {
                  [&](std::error_code& error) { std::filesystem::remove_all(folder, error); });
 }
 
-/// The paths in `folder`; empty if there is no such folder.
+/// The paths of all entries of `folder`; empty if it does not exist.
 std::vector<std::filesystem::path> list(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> paths;
   std::error_code error;
@@ -225,7 +225,7 @@ void RunFolder::prune(std::uint64_t newest, std::size_t keep) const {
 }
 
 void RunFolder::remove(std::uint64_t step) const {
-  rename_durably(checkpoint(step), partial(step));  // never looks complete half removed
+  rename_durably(checkpoint(step), partial(step));  // so that it no longer looks complete
   remove_partial(step);
 }
 

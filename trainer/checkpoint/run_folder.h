@@ -11,7 +11,7 @@
 
 namespace kolo::trainer {
 
-/// Describes a checkpoint. Written last, so its presence proves that the checkpoint is complete.
+/// Describes a checkpoint. It is written last, so its presence proves the checkpoint complete.
 struct Manifest {
   static constexpr const char* kFileName = "manifest.json";
   static constexpr std::uint64_t kFormat = 1;
@@ -22,29 +22,29 @@ struct Manifest {
     friend bool operator==(const File&, const File&) = default;
   };
 
-  std::uint64_t step = 0;  ///< Steps taken.
+  std::uint64_t step = 0;  ///< Number of steps taken before the checkpoint.
   JobIdentity job;
-  std::optional<double> eval_loss;  ///< Held-out loss, if it was evaluated after this step.
-  std::vector<File> files;          ///< By rank.
+  std::optional<double> eval_loss;  ///< Held-out loss after this step; empty if not evaluated.
+  std::vector<File> files;          ///< One file per rank, in rank order.
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
 std::string to_json(const Manifest& manifest);
 
-/// The manifest of the checkpoint in `folder`. Errors: KoloError(kData) naming the file, if it is
-/// missing, malformed, of another format, or names files outside of its folder.
+/// Reads the manifest of the checkpoint in `folder`. Errors: KoloError(kData) naming the file, if
+/// it is missing, malformed or of another format, or names files other than `rank_file_name`.
 Manifest read_manifest(const std::filesystem::path& folder);
 
-/// "rank-00003.safetensors".
+/// The name of a rank's file in a checkpoint, such as "rank-00003.safetensors".
 std::string rank_file_name(int rank);
 
 /// The checkpoints of a run. Each is a folder such as "step-00000200", created under a temporary
 /// name and renamed when it is complete:
 ///
 ///     step-00000200/rank-00000.safetensors, ..., manifest.json
-///     step-00000300.partial/                being written or removed, or left by a job that ended
+///     step-00000300.partial/                being written or removed, or left by an earlier job
 ///
-/// Threads: any, but only one thread publishes, removes or clears.
+/// Threads: any, but only one thread at a time changes the folder.
 /// Errors:  KoloError(kIo) naming path and cause.
 class RunFolder {
  public:
@@ -54,21 +54,21 @@ class RunFolder {
   std::filesystem::path checkpoint(std::uint64_t step) const;
   std::filesystem::path partial(std::uint64_t step) const;
 
-  /// Steps of the completed checkpoints, newest first. Empty if there is no such folder.
+  /// The steps of the completed checkpoints, newest first. Empty if the folder does not exist.
   std::vector<std::uint64_t> steps() const;
 
-  /// Removes unfinished checkpoints of jobs that were interrupted.
+  /// Removes checkpoints that earlier jobs left unfinished.
   void clear() const;
   void create_partial(std::uint64_t step) const;
   void remove_partial(std::uint64_t step) const;
 
-  /// Completes a checkpoint whose files are durable: checks that all exist with their lengths,
-  /// writes the manifest and renames the folder, replacing an older one.
+  /// Completes a checkpoint whose files are durable: checks that all files exist with their
+  /// lengths, writes the manifest and renames the folder. Replaces a checkpoint of the same step.
   void publish(const Manifest& manifest) const;
 
-  /// Removes all checkpoints up to step `newest`, except the last `keep` and the one with the
-  /// lowest held-out loss. Later checkpoints, which exist if the run resumed from an earlier one,
-  /// stay until training reaches their steps.
+  /// Removes checkpoints of steps up to `newest`, except the `keep` newest of these and the one
+  /// with the lowest held-out loss. Later checkpoints, which exist if the run resumed from an
+  /// earlier one, stay.
   void prune(std::uint64_t newest, std::size_t keep) const;
 
  private:
@@ -77,7 +77,7 @@ class RunFolder {
   std::filesystem::path path_;
 };
 
-/// The step in the name of a checkpoint's folder; empty for other names.
+/// The step in the name of a checkpoint's folder; empty for any other name.
 std::optional<std::uint64_t> step_of(const std::filesystem::path& checkpoint);
 
 }  // namespace kolo::trainer

@@ -28,9 +28,9 @@ using Json = nlohmann::ordered_json;
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
 constexpr std::size_t kLengthBytes = 8;
-/// The reference implementation's limit.
+/// Largest size of a header in bytes; the reference implementation has the same limit.
 constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
-/// Data begins at a multiple of this.
+/// Alignment of the data section in a file, in bytes.
 constexpr std::size_t kDataAlignment = 64;
 constexpr const char* kMetadataKey = "__metadata__";
 
@@ -45,7 +45,7 @@ constexpr Dtype kDtypes[] = {
     {"F32", 4},  {"F64", 8}, {"I64", 8}, {"U64", 8},     {"C64", 8},
 };
 
-/// Reads the header of one file.
+/// Reads and checks the header of a file.
 class HeaderReader {
  public:
   HeaderReader(const std::filesystem::path& file, std::span<const std::byte> bytes)
@@ -84,7 +84,7 @@ class HeaderReader {
     throw_data_error(file_, offset, what);
   }
 
-  /// Reports an error at a tensor's entry in the header.
+  /// Throws an error at the offset of a tensor's entry in the header.
   [[noreturn]] void fail(const std::string& name, const std::string& what) const {
     const std::size_t place = header_.find(Json(name).dump());
     fail(kLengthBytes + (place == std::string_view::npos ? 0 : place),
@@ -93,7 +93,7 @@ class HeaderReader {
 
   Json parse() const {
     if (header_.empty() || header_.front() != '{') fail(kLengthBytes, "a header begins with '{'");
-    std::vector<std::set<std::string>> names;  // by depth
+    std::vector<std::set<std::string>> names;  // names in each open object
     const auto refuse_repeated = [&](int depth, Json::parse_event_t event, Json& value) {
       const auto level = static_cast<std::size_t>(depth);
       if (event == Json::parse_event_t::object_start) {
@@ -175,7 +175,7 @@ class HeaderReader {
   }
 
   void require_no_gaps(std::vector<StoredTensor>& tensors) const {
-    // Empty tensors sort before the tensor that begins at the same address.
+    // An empty tensor sorts before the tensor that begins at the same address.
     std::ranges::stable_sort(tensors, [](const StoredTensor& a, const StoredTensor& b) {
       return std::pair(a.bytes.data(), a.bytes.size()) < std::pair(b.bytes.data(), b.bytes.size());
     });

@@ -22,15 +22,16 @@ namespace kolo::trainer {
 /// A tensor in a safetensors file.
 struct StoredTensor {
   std::string name;
-  std::string dtype;  ///< "F32", "F64", "BF16", "U8", ...
+  std::string dtype;  ///< Dtype in the spelling of the format: "F32", "F64", "BF16", "U8", …
   Shape shape;
-  std::span<const std::byte> bytes;  ///< Row-major, little-endian.
+  std::span<const std::byte> bytes;  ///< The elements, row-major and little-endian; the memory
+                                     ///< belongs to the file or the caller.
 };
 
-/// The file's metadata: texts by name.
+/// The metadata of a safetensors file: texts by name.
 using Metadata = std::map<std::string, std::string>;
 
-/// A safetensors file, mapped for reading. Its tensors are valid as long as this object.
+/// A safetensors file, mapped for reading. Its tensors stay valid as long as this object.
 ///
 /// Before:  the file does not change while it is mapped.
 /// Threads: any, for reading.
@@ -38,15 +39,15 @@ using Metadata = std::map<std::string, std::string>;
 class SafetensorsFile {
  public:
   /// Errors: KoloError(kData) naming file and offset, for a file that cannot be read or breaks a
-  ///         rule of the format: offsets that exceed the file, overlap or leave gaps, lengths that
-  ///         do not match shapes, duplicate names, unknown dtypes.
+  ///         rule of the format: offsets that exceed the file, overlap or leave gaps; lengths that
+  ///         do not match shapes; duplicate names; unknown dtypes.
   explicit SafetensorsFile(const std::filesystem::path& file);
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return std::as_bytes(file_.bytes()); }
-  /// Tensors in the order of their data in the file.
+  /// The tensors in the order of their data in the file.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  /// Returns null if no tensor has this name.
+  /// Returns the tensor of this name, or null if there is none.
   const StoredTensor* find(std::string_view name) const;
   const Metadata& metadata() const { return metadata_; }
 
@@ -57,17 +58,17 @@ class SafetensorsFile {
   Metadata metadata_;
 };
 
-/// Bytes per element; empty for an unknown dtype.
+/// The bytes per element of a dtype in safetensors spelling; empty for an unknown dtype.
 std::optional<std::size_t> safetensors_element_bytes(std::string_view dtype);
 
-/// Orders tensors so that each is aligned to its elements: the format allows no gaps.
+/// Sorts tensors so that each is aligned to its element size although the format allows no gaps.
 void order_for_alignment(std::vector<StoredTensor>& tensors);
 
 /// The header of a file whose data section is the bytes of `tensors` in this order.
 /// Errors: UsageError for a tensor whose bytes do not match its dtype and shape.
 std::string safetensors_header(const std::vector<StoredTensor>& tensors, const Metadata& metadata);
 
-/// Length and checksum that show whether a file still holds what was written to it.
+/// The length and checksum of a file, by which a later reader detects damage.
 struct FileSum {
   std::uint64_t bytes = 0;
   std::uint64_t xxh3 = 0;  ///< XXH3-64 of all bytes.
@@ -77,9 +78,9 @@ struct FileSum {
 FileSum sum_of(std::span<const std::byte> bytes);
 
 /// A new file that survives a crash of the machine once `finish` has returned and the file's folder
-/// is synchronised (`sync_folder`).
+/// is synchronised with `sync_folder`.
 ///
-/// Threads: one. Errors: KoloError(kIo) naming file and cause; the file is not removed then.
+/// Threads: one. Errors: KoloError(kIo) naming file and cause; the file then stays incomplete.
 class DurableFile {
  public:
   /// Creates the file or truncates an existing one.
@@ -87,7 +88,7 @@ class DurableFile {
   ~DurableFile();
 
   void write(std::span<const std::byte> bytes);
-  /// Waits until the storage device has all bytes, and closes the file.
+  /// Blocks until the storage device has all bytes, and closes the file.
   FileSum finish();
 
  private:
@@ -100,17 +101,18 @@ class DurableFile {
   std::unique_ptr<XXH3_state_s, FreeHash> hash_;
 };
 
-/// Waits until the folder's directory entries are on the storage device. Errors: KoloError(kIo).
+/// Blocks until the folder's directory entries are on the storage device. Errors: KoloError(kIo).
 void sync_folder(const std::filesystem::path& folder);
 
-/// Errors: KoloError(kIo) naming both paths and the cause.
+/// Renames a file or folder and synchronises the folder that holds it. Errors: KoloError(kIo)
+/// naming both paths and the cause.
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 
 /// Writes a safetensors file through a DurableFile.
 FileSum write_safetensors(const std::filesystem::path& file, std::vector<StoredTensor> tensors,
                           const Metadata& metadata);
 
-/// Throws KoloError(kIo): "cannot VERB PATH: CAUSE".
+/// Throws KoloError(kIo) with the message "cannot VERB PATH: CAUSE".
 [[noreturn]] void throw_io_error(const std::string& verb, const std::filesystem::path& path,
                                  const std::string& cause);
 

@@ -43,8 +43,8 @@ void require_same_kind(const std::filesystem::path& file, const StoredTensor& te
   throw_data_error(path, fmt::format("it has no '{}', which this job needs", name));
 }
 
-/// The name by which a job asks for a stored piece: a shard has the name of its tensor. Empty for
-/// pieces of a single rank.
+/// The name under which a job restores a stored piece; a shard has the name of its whole tensor.
+/// Empty for pieces of a single rank.
 std::string_view asked_name(std::string_view stored) {
   for (const std::string_view of_rank : {PieceNames::kOwn, PieceNames::kSum, PieceNames::kRank}) {
     if (stored.starts_with(of_rank)) return {};
@@ -84,7 +84,8 @@ void Snapshot::visit_shard(std::string_view name, const Piece& piece, std::size_
   add(std::string(PieceNames::kShard).append(name), {piece.dtype, elements, piece.bytes});
 }
 
-/// All ranks visit the same shared pieces in the same order, so they agree on who saves each.
+/// Each shared piece is saved by the rank with the fewest bytes so far. All ranks visit the same
+/// pieces in the same order, so they agree on this rank.
 void Snapshot::visit_shared(std::string_view name, const Piece& piece) {
   const auto least = std::ranges::min_element(shared_bytes_);
   *least += piece.bytes.size();
@@ -205,7 +206,7 @@ void SavedState::shared(std::string_view name, std::vector<double>& list) {
   std::ranges::copy(tensor.bytes, std::as_writable_bytes(std::span(list)).begin());
 }
 
-/// Rank r takes the parts of former ranks r, r + ranks, ...
+/// Rank r adds up the parts of the former ranks r, r + ranks, r + 2 · ranks, …
 void SavedState::part_of_sum(std::string_view name, double& value) {
   value = 0.0;
   for (std::size_t i = rank_; i < files_.size(); i += ranks_) {

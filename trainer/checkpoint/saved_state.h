@@ -15,7 +15,7 @@
 
 namespace kolo::trainer {
 
-/// Prefixes of tensor names in a rank's file; shared pieces have none.
+/// Prefixes of tensor names in a rank's file, by kind of piece; shared pieces have none.
 struct PieceNames {
   static constexpr std::string_view kShard = "shard/";
   static constexpr std::string_view kOwn = "own/";
@@ -23,15 +23,15 @@ struct PieceNames {
   static constexpr std::string_view kRank = "rank/";
 };
 
-/// A copy of the part of the state that this rank saves: its shards, its own pieces, and enough
-/// shared pieces that all ranks save about as many bytes. The next copy reuses the memory.
+/// A copy of the part of the state that this rank saves: its shards, its own pieces, and so many
+/// shared pieces that all ranks save about equally many bytes. The next copy reuses the memory.
 ///
-/// Threads: one at a time.
+/// Threads: any, but one at a time.
 class Snapshot final : public StateVisitor {
  public:
   Snapshot(int rank, int ranks);
 
-  /// Starts a new copy.
+  /// Forgets the current copy; the visits that follow make a new one.
   void clear();
 
   bool is_restoring() const override { return false; }
@@ -41,7 +41,7 @@ class Snapshot final : public StateVisitor {
   void part_of_sum(std::string_view name, double& value) override;
   void bytes_of_ranks(std::string_view name, std::vector<std::vector<std::byte>>& bytes) override;
 
-  /// Valid until the next copy.
+  /// The copied pieces; their bytes are valid until the next `clear`.
   std::vector<StoredTensor> tensors() const;
 
  protected:
@@ -57,22 +57,22 @@ class Snapshot final : public StateVisitor {
   void add(std::string name, const Piece& piece);
 
   std::size_t rank_;
-  std::vector<std::size_t> shared_bytes_;  // by rank; equal on all ranks
+  std::vector<std::size_t> shared_bytes_;  // shared bytes that each rank saves
   std::vector<Copy> copies_;               // the first `count_` are in use
   std::size_t count_ = 0;
 };
 
-/// The files of a checkpoint, opened to restore from.
+/// The files of a checkpoint, from which state is restored.
 class SavedState final : public StateVisitor {
  public:
-  /// Opens the files of all ranks that saved, for rank `rank` of `ranks`, and verifies the
-  /// checksums of some: the ranks divide the files, so that each is verified once.
+  /// Opens the files of all ranks that saved the checkpoint, to restore the state of rank `rank` of
+  /// `ranks`. The ranks divide the files, so each file's checksum is verified once.
   /// Errors: KoloError(kData) naming the file that is missing or damaged.
   SavedState(const std::filesystem::path& checkpoint, int rank, int ranks);
 
   const std::filesystem::path& path() const { return checkpoint_; }
   const Manifest& manifest() const { return manifest_; }
-  /// The shared tensors whose names begin with `prefix`, returned by name without the prefix.
+  /// The shared tensors whose names begin with `prefix`, sorted by name, without the prefix.
   std::vector<StoredTensor> shared_tensors(std::string_view prefix) const;
 
   bool is_restoring() const override { return true; }
@@ -82,8 +82,8 @@ class SavedState final : public StateVisitor {
   void part_of_sum(std::string_view name, double& value) override;
   void bytes_of_ranks(std::string_view name, std::vector<std::vector<std::byte>>& bytes) override;
 
-  /// Call after the last visit. Errors: KoloError(kData) naming a shared piece that was not
-  /// restored.
+  /// Checks that the visits have restored all shared pieces and shards. Call after the last visit.
+  /// Errors: KoloError(kData) naming a piece that was not restored.
   void require_all_taken() const;
 
  protected:
@@ -91,18 +91,18 @@ class SavedState final : public StateVisitor {
   void visit_shard(std::string_view name, const Piece& piece, std::size_t begin) override;
 
  private:
-  /// Returns null if no file has the piece.
+  /// Marks a shared piece as restored and returns it, or null if no file has it.
   const StoredTensor* look_for_shared(std::string_view name);
-  /// Errors: KoloError(kData) if no file has the piece.
+  /// Like `look_for_shared`, for a required piece. Errors: KoloError(kData) if no file has it.
   const StoredTensor& find_shared(std::string_view name);
-  /// Fills the piece with the bytes from `begin` on of a tensor stored as shards.
+  /// Fills `piece` with the bytes from `begin` on of a tensor that is stored as shards.
   void copy_from_shards(std::string_view name, const Piece& piece, std::size_t begin);
   const StoredTensor& find_in(const SafetensorsFile& file, const std::string& name) const;
 
   std::filesystem::path checkpoint_;
   std::size_t rank_, ranks_;
   Manifest manifest_;
-  std::deque<SafetensorsFile> files_;  // by rank
+  std::deque<SafetensorsFile> files_;  // the files by rank
   std::set<std::string, std::less<>> taken_;
 };
 

@@ -10,13 +10,14 @@
 
 namespace kolo::trainer {
 
-/// Visits everything that training carries from one step to the next, to save or to restore it:
-/// each owner of state names its pieces in one function that serves both.
+/// Visits all state that training carries from one step to the next, to save or to restore it. Each
+/// owner of state lists its pieces in one function, which serves both.
 ///
-/// A piece is shared (equal on all ranks), this rank's shard of a tensor, its own, or its part of a
-/// sum. When the number of ranks changes, shared pieces stay as they are, shards are cut and sums
-/// distributed anew, and own pieces cannot be restored. Names are unique within their kind. A shard
-/// has the name of its shared piece, and either can be restored from the other.
+/// A piece has one of four kinds: shared (equal on all ranks), a shard of a tensor that is divided
+/// among ranks, an own piece of one rank, or one rank's part of a sum. If the number of ranks
+/// changes, shared pieces stay as they are, shards are cut anew, sums are distributed anew, and own
+/// pieces cannot be restored. Names are unique within a kind. A shard has the name of its whole
+/// tensor, and each can be restored from the other.
 ///
 /// Threads: one.
 /// Errors:  when restoring: KoloError(kData) naming file and piece, if a piece is missing or has
@@ -28,7 +29,7 @@ class StateVisitor {
   virtual ~StateVisitor() = default;
 
   virtual bool is_restoring() const = 0;
-  /// True when restoring a state saved by another number of ranks.
+  /// Whether the state that is restored was saved by another number of ranks.
   virtual bool has_other_ranks() const = 0;
 
   void shared(std::string_view name, const Shape& shape, std::span<float> values) {
@@ -39,11 +40,11 @@ class StateVisitor {
   void shared(std::string_view name, std::uint64_t& value) {
     visit_number(Reach::kShared, name, value);
   }
-  /// A list of any length.
+  /// Visits a shared list, whose length may change between steps.
   virtual void shared(std::string_view name, std::vector<double>& list) = 0;
 
-  /// The elements from `begin` on of a tensor whose shards lie in rank order. `values` is empty on
-  /// a rank without elements.
+  /// Visits this rank's shard: the elements from `begin` on of a tensor of shape `shape`. Shards
+  /// follow each other in rank order. `values` is empty on a rank without elements.
   void shard(std::string_view name, const Shape& shape, std::size_t begin,
              std::span<float> values) {
     visit_shard(name, {"F32", shape, std::as_writable_bytes(values)}, begin * sizeof(float));
@@ -56,20 +57,21 @@ class StateVisitor {
 
   virtual void part_of_sum(std::string_view name, double& value) = 0;
 
-  /// Bytes that only their owner understands. Saving takes `bytes[0]`, this rank's. Restoring fills
-  /// in the bytes of all former ranks, by rank, if the number of ranks has changed, and else only
-  /// this rank's.
+  /// Visits bytes whose meaning only the owner of the state knows. Saving reads `bytes[0]`, the
+  /// bytes of this rank. Restoring fills `bytes` with this rank's bytes or, if the number of ranks
+  /// has changed, with the bytes of all former ranks in rank order.
   virtual void bytes_of_ranks(std::string_view name,
                               std::vector<std::vector<std::byte>>& bytes) = 0;
 
  protected:
   struct Piece {
-    std::string_view dtype;  ///< In safetensors spelling.
+    std::string_view dtype;  ///< Dtype in safetensors spelling, such as "F32".
     const Shape& shape;
     std::span<std::byte> bytes;
   };
   virtual void visit(Reach reach, std::string_view name, const Piece& piece) = 0;
-  /// `piece` has the shape of the whole tensor; its bytes are those from `begin` on.
+  /// Visits a shard. `piece` has the shape of the whole tensor; its bytes are those of the shard,
+  /// which starts at byte `begin` of the tensor.
   virtual void visit_shard(std::string_view name, const Piece& piece, std::size_t begin) = 0;
 
  private:
@@ -88,7 +90,7 @@ class Stateful {
  public:
   virtual ~Stateful() = default;
 
-  /// Visits all pieces; restored ones have their new values on return.
+  /// Passes every piece of the state to `visitor`, which reads it or sets it to its saved value.
   virtual void visit_state(StateVisitor& visitor) = 0;
 };
 
@@ -118,7 +120,7 @@ class StateBytes final : public StateVisitor {
   std::size_t total_ = 0;
 };
 
-/// Bytes of a state on this rank. Before: visiting the state is not collective.
+/// The bytes of a state on this rank. Before: visiting the state is not collective.
 inline std::size_t bytes_of(Stateful& state) {
   StateBytes bytes;
   state.visit_state(bytes);

@@ -30,14 +30,14 @@ void widen(std::span<const std::byte> bytes, std::span<float> values) {
 
 using Place = WeightLayout::Place;
 
-/// The tensors of one file or checkpoint, under the names of a model.
+/// Copies the tensors of a file or checkpoint to the parameters of a model.
 class Import {
  public:
   Import(const std::filesystem::path& path, const StoredWeights& weights)
       : path_(path), weights_(weights) {}
 
-  /// Chooses the first of `layouts` that has this parameter, unless the file has it under the
-  /// model's name.
+  /// Chooses the first of `layouts` under which the file has `parameter`, unless the file uses the
+  /// model's own names.
   void find_layout(const std::string& parameter, std::span<const WeightLayout> layouts) {
     if (weights_.find(parameter) != nullptr) return;
     for (const WeightLayout& layout : layouts) {
@@ -48,7 +48,7 @@ class Import {
     }
   }
 
-  /// Copies the values if the file has them.
+  /// Copies the tensor of `parameter` to `values` if the file has it.
   void fill(const std::string& parameter, const Shape& shape, std::span<float> values) {
     const Place place = place_of(parameter);
     const StoredTensor* const found = tensor_at(place);
@@ -75,7 +75,8 @@ class Import {
     ++result_.taken;
   }
 
-  /// Call after all parameters. Returns which were found, and which tensors were never asked for.
+  /// Returns which parameters were found, and which tensors of the file were not used. Call after
+  /// all parameters.
   SharedWeights result() {
     for (const StoredTensor& tensor : weights_.tensors()) {
       if (!names_.contains(tensor.name) && !may_be_left(tensor)) {
@@ -95,14 +96,14 @@ class Import {
                                  layout_->name, parameter));
   }
 
-  /// `name` has the prefix of the layout, which the file may omit.
+  /// Finds a tensor of `layout`. `name` has the layout's prefix, which the file may omit.
   const StoredTensor* find(const WeightLayout& layout, const std::string& name) const {
     const StoredTensor* tensor = weights_.find(name);
     if (tensor != nullptr || !name.starts_with(layout.prefix)) return tensor;
     return weights_.find(name.substr(layout.prefix.size()));
   }
 
-  /// A name of the layout, without its prefix if the file omits that.
+  /// Returns `name` without the layout's prefix if the file omits that.
   std::string name_in_file(const std::string& name) const {
     const auto has_prefix = [this](const StoredTensor& tensor) {
       return tensor.name.starts_with(layout_->prefix);
@@ -112,7 +113,7 @@ class Import {
     return name.substr(layout_->prefix.size());
   }
 
-  /// Returns null if the file has no such tensor.
+  /// Finds the tensor at a place, or its alias. Returns null if the file has neither.
   const StoredTensor* tensor_at(const Place& place) const {
     const StoredTensor* tensor =
         layout_ == nullptr ? weights_.find(place.name) : find(*layout_, place.name);
@@ -149,7 +150,7 @@ class Import {
 
   const std::filesystem::path& path_;
   const StoredWeights& weights_;
-  const WeightLayout* layout_ = nullptr;  // null: the model's own names
+  const WeightLayout* layout_ = nullptr;  // null if the file has the model's own names
   std::set<std::string> names_;
   SharedWeights result_;
 };

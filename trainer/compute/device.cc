@@ -4,8 +4,8 @@
 #include "comm/base/half.h"
 #include "trainer/kernels/kernels.h"
 
-// oneDNN uses its own OpenMP run-time library (libgomp). This function is declared here because
-// <omp.h> belongs to the compiler, and Clang's describes another library.
+// oneDNN uses the OpenMP run-time library libgomp. Its function is declared here, because <omp.h>
+// belongs to the compiler, and Clang's <omp.h> describes another library.
 extern "C" void omp_set_num_threads(int threads);
 
 namespace kolo::trainer {
@@ -42,7 +42,7 @@ void Products::multiply(const Operand& a, const Operand& b, std::span<const floa
                         const Matrix& c) {
   check(bias.size() == c.columns && c.stride == c.columns, "a bias fits each row of a product");
   if (a.dtype == DType::kFloat32) {
-    // Storing the bias first and adding the product to it saves a pass over the result.
+    // The bias is stored first, and the product is added to it; this saves a pass over the result.
     repeat_row(bias, {static_cast<float*>(c.data), c.rows * c.columns});
     multiply(a, b, nullptr, c, Into::kAdd);
   } else {
@@ -160,7 +160,7 @@ bool can_compute(DType precision) {
   };
   const auto operand = layout(dnnl::memory::data_type::bf16);
   const dnnl::matmul::desc product(operand, operand, layout(dnnl::memory::data_type::f32));
-  constexpr bool kMayBeEmpty = true;  // result if there is no such primitive
+  constexpr bool kMayBeEmpty = true;  // returns an empty result if there is no such primitive
   return dnnl::matmul::primitive_desc(product, engine, kMayBeEmpty).get(kMayBeEmpty) != nullptr;
 }
 

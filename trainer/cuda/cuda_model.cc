@@ -19,7 +19,7 @@ BufferView bytes_of(const DeviceMemory& memory) {
 
 cudaStream_t native(NativeStream stream) { return static_cast<cudaStream_t>(stream.handle); }
 
-// Ends a failed capture and discards its contents.
+// Ends a failed capture and discards what it recorded.
 void abandon_capture(cudaStream_t stream) noexcept {
   cudaGraph_t graph = nullptr;
   static_cast<void>(cudaStreamEndCapture(stream, &graph));
@@ -27,7 +27,7 @@ void abandon_capture(cudaStream_t stream) noexcept {
   const GraphHandle handle(graph);
 }
 
-constexpr std::size_t kGradientAlignment = 16;  // bytes
+constexpr std::size_t kGradientAlignment = 16;  // alignment of gradients in bytes
 
 const CudaModelOptions& checked(const CudaModelOptions& options) {
   check(options.dtype == DType::kFloat32 || is_16bit_float(options.dtype),

@@ -29,27 +29,28 @@
 
 namespace kolo::trainer::cuda {
 
-/// How a step is launched: kernel by kernel, or as CUDA graphs recorded in the second step.
+/// How a step is launched: kernel by kernel, or as CUDA graphs that the second step records.
 enum class LaunchMode : std::uint8_t { kEager, kGraph };
 
 struct CudaModelOptions {
   /// Dtype of activations and of operands of products: kFloat32, kBFloat16 or kFloat16. Parameters,
-  /// moments, parameter gradients and accumulators of products are always float32.
+  /// moments, parameter gradients and sums within products are always float32.
   DType dtype = DType::kBFloat16;
   LaunchMode launch = LaunchMode::kEager;
-  /// kGraph: a graph ends once it has completed this many bytes of gradients, whose hooks run after
-  /// its launch. Smaller values overlap more with communication, larger ones launch fewer graphs.
+  /// For kGraph: the number of bytes of gradients after which a graph ends. Hooks of these
+  /// gradients run after the launch of the graph. Smaller values overlap more computation with
+  /// communication; larger values need fewer launches.
   std::size_t milestone_bytes = std::size_t{4} << 20;
 };
 
-/// Factors of the gradients of one step.
+/// The factors of a step's gradients.
 struct LossFactors {
-  float row_weight = 1.0f;  ///< Weight of each row's loss; see SoftmaxCrossEntropy.
-  float loss_scale = 1.0f;  ///< float16: lifts gradients above underflow; the loss sums do not
-                            ///< contain it.
+  float row_weight = 1.0f;  ///< Weight of each row's loss.
+  float loss_scale = 1.0f;  ///< Loss scale; loss sums do not contain it.
 };
 
-/// Byte offsets of the parts of a batch: header, inputs, targets, each aligned to 256 bytes. Pure.
+/// Byte offsets of the parts of a batch in its buffer: header, inputs and targets. Each part is
+/// aligned to 256 bytes.
 struct BatchPlan {
   std::size_t inputs = 0;
   std::size_t targets = 0;
@@ -57,21 +58,21 @@ struct BatchPlan {
 };
 BatchPlan plan_batch(std::size_t input_bytes, std::size_t target_rows);
 
-/// Copies batches to a fixed buffer on the device through two alternating pinned buffers, so that
-/// the host fills one while the other is copied.
+/// Copies batches to a fixed buffer on the device. It alternates between two pinned buffers, so
+/// that the host can fill one while the other is in flight.
 ///
-/// Threads: one. `device` and `stream` outlive it.
+/// Threads: one. `device` and `stream` outlive this object.
 class BatchStaging {
  public:
   BatchStaging(kolo::Device& device, Stream& stream, std::size_t input_bytes,
                std::size_t target_rows);
 
-  /// Copies the batch and enqueues its transfer to the device. Blocks while the transfer before the
-  /// last one is in flight.
+  /// Copies the batch to a pinned buffer and enqueues its transfer to the device. Blocks while the
+  /// transfer before the last one is in flight.
   void load(const BatchHeader& header, std::span<const std::uint8_t> inputs,
             std::span<const std::uint8_t> targets);
 
-  // Addresses on the device; equal for all batches.
+  // Device addresses of the parts of a batch; they are the same for all batches.
   const BatchHeader* header() const;
   const std::uint8_t* inputs() const;
   const std::uint8_t* targets() const;
@@ -89,9 +90,9 @@ class BatchStaging {
   std::size_t next_ = 0;
 };
 
-/// Softmax cross-entropy on the device; its sums stay there until `take`.
+/// Softmax cross-entropy on the device, with sums over batches that stay there until `take`.
 ///
-/// Threads: one. `stream`, `context` and `batch` outlive it.
+/// Threads: one. `stream`, `context` and `batch` outlive this object.
 class Loss {
  public:
   struct Shape {
@@ -102,14 +103,14 @@ class Loss {
   Loss(kolo::Device& device, Stream& stream, Context& context, const BatchStaging& batch,
        const Shape& shape);
 
-  /// Enqueues loss and gradient of `logits`, float32 [rows, classes].
+  /// Enqueues the computation of loss and gradient for `logits`, float32 [rows, classes].
   void evaluate_with_gradient(const float* logits) { enqueue(logits, gradient_.data()); }
   void evaluate(const float* logits) { enqueue(logits, nullptr); }
 
-  /// Gradient of the logits, [rows, classes] of the context's dtype.
+  /// The gradient of the logits, [rows, classes], in the context's dtype.
   const void* gradient() const { return gradient_.data(); }
 
-  /// The sums of all batches since the last call. Blocks.
+  /// Returns the sums over all batches since the last call, and resets them. Blocks.
   LossTotals take();
 
  private:
@@ -124,7 +125,7 @@ class Loss {
   std::unique_ptr<Event> copied_;
 };
 
-/// A CUDA graph, which `kDestroy` closes.
+/// How UniqueHandle closes a handle of a CUDA graph: with `kDestroy`.
 template <typename Handle, auto kDestroy>
 struct GraphTraits {
   using Value = Handle;
@@ -134,14 +135,14 @@ struct GraphTraits {
 using GraphHandle = UniqueHandle<GraphTraits<cudaGraph_t, cudaGraphDestroy>>;
 using GraphExecHandle = UniqueHandle<GraphTraits<cudaGraphExec_t, cudaGraphExecDestroy>>;
 
-/// The kernels of a step as successive CUDA graphs, recorded once and launched in every later step.
+/// The kernels of a step as a sequence of CUDA graphs, recorded once and launched in later steps.
 ///
-/// A recorded graph runs no host code, so a step is cut where the host has work: after kernels that
-/// complete some gradients. Their hooks run right after the launch of that graph, and find the same
-/// work on the stream as without graphs.
+/// A graph runs no host code, so the sequence is cut after kernels that complete some gradients.
+/// The hooks of these gradients run right after the launch of their graph. For them, the stream
+/// holds the same work as without graphs.
 ///
-/// Threads: one; other threads may call CUDA meanwhile (capture is thread-local).
-/// Errors:  KoloError with CUDA's text; a recording that fails leaves nothing recorded.
+/// Threads: one. Other threads may call CUDA during a recording, because capture is thread-local.
+/// Errors:  KoloError with CUDA's text. After a failed recording, nothing is recorded.
 class StepGraph {
  public:
   using Hook = std::function<void(std::size_t index)>;
@@ -149,16 +150,16 @@ class StepGraph {
   explicit StepGraph(NativeStream stream) : stream_(stream) {}
 
   bool is_recorded() const { return !segments_.empty(); }
-  /// Discards the recording, because addresses in it have changed.
+  /// Discards the recording. Call when addresses in it have changed.
   void clear() { segments_.clear(); }
 
   /// Records the work that `enqueue` puts on the stream, without running it. `enqueue` calls
-  /// `ready` for each gradient; a graph ends once its gradients have `milestone_bytes`.
+  /// `ready` for each gradient. A graph ends when its gradients have `milestone_bytes` bytes.
   void record(std::size_t milestone_bytes, const std::function<void()>& enqueue);
-  /// Within `record`: gradient `index` is complete.
+  /// Marks gradient `index`, of `bytes` bytes, as complete. Call only within `record`.
   void ready(std::size_t index, std::size_t bytes);
 
-  /// Launches all graphs; right after each launch, calls `hook` for its gradients.
+  /// Launches all graphs. Right after each launch, calls `hook` for the gradients of that graph.
   void replay(const Hook& hook);
 
  private:
@@ -177,26 +178,28 @@ class StepGraph {
   std::size_t ready_bytes_ = 0;
 };
 
-/// A model of trainer/models on a CUDA device: the same parameters, names, order and initial bits.
+/// A model of trainer/models on a CUDA device, with the same parameters, names, order and initial
+/// bits as on the processor.
 ///
-/// Everything is enqueued on one stream owned by the model; only `take_sums` and
-/// `download_parameters` wait. After the first step (kGraph: the second), a step allocates nothing,
-/// creates no stream or event, synchronises no device and copies from pinned memory only.
+/// All work is enqueued on one stream, which the model owns. Only `take_sums`, `upload_parameters`
+/// and `download_parameters` wait for it. After the first step (with kGraph, the second), a step
+/// allocates no memory, creates no stream or event, synchronises no device and copies only from
+/// pinned memory.
 ///
-/// Bits:    equal in every run with the same device type, libraries and options.
-/// Threads: one. `device` outlives it; hooks run on the calling thread.
+/// Bits:    equal in every run with the same type of device, libraries and options.
+/// Threads: one. `device` outlives this object. Hooks run on the calling thread.
 /// Errors:  KoloError(kInternal) with the text of CUDA, cuBLAS or cuDNN.
 class CudaModel {
  public:
   using ReadyHook = std::function<void(std::size_t index)>;
 
-  /// Constructor arguments of every model.
+  /// The constructor arguments of every model.
   struct Base {
     kolo::Device& device;
     std::unique_ptr<Stream> stream;  ///< A stream of `device`.
     CudaModelOptions options;
     std::unique_ptr<ParameterSet> parameters;
-    // The shape of a batch.
+    // Shape of a batch.
     std::size_t input_bytes;
     std::size_t rows;
     std::size_t classes;
@@ -206,52 +209,51 @@ class CudaModel {
   CudaModel(const CudaModel&) = delete;
   CudaModel& operator=(const CudaModel&) = delete;
 
-  /// Parameters on the host. Their values equal those of the device after construction,
-  /// `upload_parameters` and `download_parameters`, and are stale otherwise. Their `gradient()` is
-  /// unused.
+  /// The parameters on the host. Their values equal those on the device after construction,
+  /// `upload_parameters` and `download_parameters`, and are stale at other times. Their gradients
+  /// are unused.
   ParameterSet& parameters() { return *host_parameters_; }
   const ParameterSet& parameters() const { return *host_parameters_; }
 
-  /// Copies host values to the device, after a broadcast or a checkpoint. Blocks until they are
-  /// there.
+  /// Copies values from the host to the device, as after a broadcast. Blocks.
   void upload_parameters();
-  /// Copies device values to the host, for a hash, a checkpoint or generated text. Blocks.
+  /// Copies values from the device to the host, as for a hash or generated text. Blocks.
   void download_parameters();
 
-  /// Memory of gradient `index`: parameters()[index].size() floats on the device. Errors:
-  /// UsageError unless aligned to 16 bytes.
+  /// Makes `memory` the memory of gradient `index`: parameters()[index].size() floats on the
+  /// device. Errors: UsageError unless it is aligned to 16 bytes.
   void bind_gradient(std::size_t index, float* memory);
   float* gradient(std::size_t index) const { return parameters_[index].gradient; }
-  /// Gives every gradient memory owned by the model, for a job without a runtime.
+  /// Binds every gradient to memory that the model owns, for a job without a runtime.
   void own_gradients();
 
-  /// The hook is called once per gradient and `forward_backward`, starting with the last layer,
-  /// right after the work that completes the gradient was enqueued: an event recorded on `stream()`
-  /// inside the hook follows that work.
+  /// Sets the hook that `forward_backward` calls once per gradient, those of the last layer first,
+  /// right after it has enqueued the work that completes the gradient. An event that the hook
+  /// records on `stream()` follows that work.
   void on_gradient_ready(ReadyHook hook) { hook_ = std::move(hook); }
 
-  /// Enqueues forward pass, loss and backward pass. Gradients are overwritten and the loss is added
-  /// to the sums.
+  /// Enqueues forward pass, loss and backward pass. Gradients are overwritten, and the loss is
+  /// added to the sums.
   ///
-  /// Shape:  as Model::forward and SoftmaxCrossEntropy::evaluate: `inputs` is a full batch;
-  ///         `targets` may be shorter, and rows beyond it do not count. Both are copied before the
-  ///         call returns.
-  /// Before: all gradients are bound. Earlier uses of the gradients were enqueued on this stream,
-  ///         or this stream waits for them.
+  /// Shape:  as in Model::forward and SoftmaxCrossEntropy::evaluate: `inputs` is a full batch;
+  ///         `targets` may be shorter, and rows without a target do not count. Both are copied
+  ///         before the call returns.
+  /// Before: all gradients are bound. Earlier work that uses them is on this stream, or this stream
+  ///         waits for it.
   /// Errors: UsageError if sizes do not fit or a target is not a class.
   void forward_backward(std::span<const std::uint8_t> inputs, std::span<const std::uint8_t> targets,
                         const LossFactors& factors);
 
-  /// Enqueues forward pass and loss, which is added to the sums.
+  /// Enqueues the forward pass, and the loss, which is added to the sums.
   void evaluate(std::span<const std::uint8_t> inputs, std::span<const std::uint8_t> targets);
 
-  /// The sums of all batches since the last call. Blocks until they are complete.
+  /// Returns the sums over all batches since the last call, and resets them. Blocks.
   LossSums take_sums();
 
-  /// The stream of all work of this model.
+  /// The stream on which all work of this model is enqueued.
   NativeStream stream() const { return context_.stream(); }
 
-  // For other parts of trainer/cuda.
+  // These are for other parts of trainer/cuda.
   kolo::Device& device() { return device_; }
   int device_index() const { return device_index_; }
   Stream& device_stream() { return *stream_; }
@@ -259,23 +261,25 @@ class CudaModel {
   DeviceParameters& device_parameters() { return parameters_; }
 
  protected:
-  /// Uploads the parameters. Errors: UsageError for a dtype that is not one of the three.
+  /// Uploads the parameters. Errors: UsageError for a dtype other than those of
+  /// `CudaModelOptions::dtype`.
   explicit CudaModel(Base base);
 
-  /// Enqueues the network: from `inputs` on the device to logits, float32 [rows, classes].
+  /// Enqueues the forward pass from `inputs` on the device. Returns logits, float32 [rows,
+  /// classes].
   virtual const float* forward(const std::uint8_t* inputs) = 0;
-  /// Enqueues the computation of all gradients from the gradient of the logits, in the dtype of the
-  /// options.
+  /// Enqueues the computation of all parameter gradients from the gradient of the logits, which has
+  /// the dtype of the options.
   virtual void backward(const void* logits_gradient, const std::uint8_t* inputs) = 0;
 
  private:
-  /// Enqueues one step, which `enqueue` describes; see LaunchMode.
+  /// Runs a step in the LaunchMode of the options; `enqueue` enqueues its work.
   void launch(const std::function<void()>& enqueue);
   /// Copies a batch to the device. Errors: UsageError if it does not fit.
   void load(std::span<const std::uint8_t> inputs, std::span<const std::uint8_t> targets,
             const LossFactors& factors);
 
-  // Objects that others refer to come first and are destroyed last.
+  // An object is declared before the objects that refer to it, so that it is destroyed after them.
   kolo::Device& device_;
   CudaModelOptions options_;
   std::size_t input_bytes_, rows_, classes_;
@@ -289,13 +293,13 @@ class CudaModel {
   DeviceMemory own_gradients_;
   ReadyHook hook_;
   StepGraph graph_;
-  bool is_warm_ = false;       // a step has run, so everything that loads lazily is loaded
-  double counted_rows_ = 0.0;  // since the last take_sums
+  bool is_warm_ = false;       // whether a step has run, after which nothing is loaded lazily
+  double counted_rows_ = 0.0;  // rows counted since the last `take_sums`
 };
 
-/// Creates a model with the parameters of a `HostModel`, uploads them and creates the layers.
-/// `host_shape` has one sample, since the host model computes nothing. Errors: UsageError if
-/// `device` is not a CUDA device, and those of the model on the processor.
+/// Makes a model M with the initial parameters of a `HostModel`, and uploads these. `host_shape`
+/// has one sample, because the host model computes nothing. Errors: UsageError if `device` is not a
+/// CUDA device; those of the model on the processor.
 template <typename M, typename HostModel, typename Shape>
 std::unique_ptr<CudaModel> make_model(kolo::Device& device, const CudaModelOptions& options,
                                       const Shape& shape, const Shape& host_shape,
@@ -322,8 +326,8 @@ std::unique_ptr<CudaModel> make_model(kolo::Device& device, const CudaModelOptio
                              shape);
 }
 
-/// Errors: UsageError for a dtype that is not one of the three, and for shapes that the model
-///         cannot take; KoloError(kResources) if the device has too little memory.
+/// These make models for batches of `shape`. Errors: UsageError for an invalid dtype, or for a
+/// shape that the model does not accept; KoloError(kResources) if the device has too little memory.
 std::unique_ptr<CudaModel> make_gpt(kolo::Device& device, const Gpt::Options& shape,
                                     const CudaModelOptions& options);
 std::unique_ptr<CudaModel> make_mlp(kolo::Device& device, const ImageModelOptions& shape,

@@ -17,15 +17,15 @@
 namespace kolo::trainer::cuda {
 namespace {
 
-/// An optimizer on the device.
+/// A kind of optimizer on the device.
 struct Kind {
   std::string_view name;
-  std::size_t moments;  // number of state arrays
+  std::size_t moments;  // number of arrays of moments
   void (*update)(NativeStream stream, const UpdateArrays& arrays, float lr,
                  const OptimizerOptions& options, const UpdateDecision* decision);
 };
 
-/// All optimizers; a new one adds its line.
+/// All kinds of optimizers. To add one, add an entry here.
 constexpr Kind kKinds[] = {
     {"sgd", 1,
      [](NativeStream stream, const UpdateArrays& arrays, float lr, const OptimizerOptions& o,
@@ -67,7 +67,7 @@ void clear(Stream& stream, const DeviceMemory& memory) {
       "cudaMemsetAsync");
 }
 
-// Fills in the addresses of the bound gradients.
+// Returns the chunks of an update, with the addresses of the bound gradients.
 std::vector<UpdateChunk> make_chunks(const DeviceParameters& parameters) {
   std::vector<UpdateChunk> chunks;
   for (PlannedChunk& planned : plan_chunks(parameters.plan(), parameters.host())) {

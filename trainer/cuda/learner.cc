@@ -31,7 +31,7 @@
 namespace kolo::trainer::cuda {
 namespace {
 
-// Unlike events of make_cuda_event, this one records a time stamp.
+// Makes an event that records a time stamp, unlike those of make_cuda_event.
 CudaEventHandle make_timed_event() {
   cudaEvent_t event = nullptr;
   require_cuda(cudaEventCreate(&event), "cudaEventCreate");
@@ -44,7 +44,7 @@ int index_of(const kolo::Device& device) {
   return cuda_device->index();
 }
 
-/// Kernels read tokens and targets as bytes.
+/// The only supported number of tokens, because kernels read tokens and targets as bytes.
 constexpr std::size_t kMostTokens = 256;
 
 using Maker = std::unique_ptr<CudaModel> (*)(kolo::Device&, const ModelSetting&,
@@ -55,7 +55,7 @@ struct Entry {
   Maker make;
 };
 
-/// All models on a CUDA device; a new one adds its line.
+/// All models on a CUDA device. To add one, add an entry here.
 constexpr Entry kModels[] = {
     {"mlp",
      [](kolo::Device& device, const ModelSetting& setting, const CudaModelOptions& options) {
@@ -94,8 +94,8 @@ kolo::Device& device_of(const Runtime& runtime) {
   return *runtime.device();
 }
 
-/// Passes pixels through, and converts tokens and classes to bytes: models with larger ones are
-/// refused.
+/// Returns a tensor as bytes: pixels as they are, and tokens and classes converted. Before: tokens
+/// and classes are below 256.
 std::span<const std::uint8_t> as_bytes(const TensorView& tensor,
                                        std::vector<std::uint8_t>& memory) {
   if (tensor.dtype() == DType::kUInt8) return tensor.as<std::uint8_t>();
@@ -113,7 +113,7 @@ CudaModelOptions model_options(const Config& config) {
   return options;
 }
 
-/// Gradients of `model` in the runtime's memory on the device.
+/// Registers the gradients of `model` in the runtime's device memory, and binds them.
 GradientSet place_gradients(Runtime& runtime, CudaModel& model) {
   GradientSet gradients =
       register_gradients(runtime, model.parameters(), {.memory = MemoryKind::kDevice},
@@ -124,9 +124,9 @@ GradientSet place_gradients(Runtime& runtime, CudaModel& model) {
   return gradients;
 }
 
-/// Measures a stream's time between two points, with the device's clock.
+/// Measures the time between two points of a stream with the device's clock.
 ///
-/// Threads: one. `stream` belongs to `device`, a CUDA device; both outlive it.
+/// Threads: one. `stream` belongs to `device`, a CUDA device; both outlive this object.
 /// Errors:  those of CUDA as KoloError(kInternal).
 class StreamStopwatch {
  public:
@@ -144,17 +144,17 @@ class StreamStopwatch {
   StreamStopwatch(const StreamStopwatch&) = delete;
   StreamStopwatch& operator=(const StreamStopwatch&) = delete;
 
-  /// Sets the first point, after the work enqueued so far. Never blocks.
+  /// Sets the first point after all work enqueued so far. Never blocks.
   void start() {
     const CudaDeviceGuard guard(events_->device);
     require_cuda(cudaEventRecord(events_->begin.get(), events_->stream), "cudaEventRecord");
   }
-  /// Sets the second point. Never blocks.
+  /// Sets the second point after all work enqueued so far. Never blocks.
   void stop() {
     const CudaDeviceGuard guard(events_->device);
     require_cuda(cudaEventRecord(events_->end.get(), events_->stream), "cudaEventRecord");
   }
-  /// Before: the stream has passed the second point.
+  /// The time between both points. Before: the stream has passed the second point.
   std::chrono::nanoseconds elapsed() const {
     const CudaDeviceGuard guard(events_->device);
     float milliseconds = 0.0f;
@@ -174,11 +174,11 @@ class StreamStopwatch {
   std::unique_ptr<Events> events_;
 };
 
-/// Trains on the runtime's CUDA device, in any precision.
+/// A learner on the runtime's CUDA device, for any precision.
 ///
-/// A gradient is marked ready with an event after the kernel that completes it, and the model's
-/// stream waits for the averages. The processor waits for the device once per step, for the report
-/// of the update; the device itself decides whether to skip.
+/// Each gradient is marked ready with an event after the kernel that completes it, and the model's
+/// stream waits for the averages. The device decides whether to skip a step. The host waits for the
+/// device once per step, for the report of the update.
 class CudaLearner final : public Learner {
  public:
   CudaLearner(const Config& config, Runtime& runtime, const Task& task)
@@ -199,7 +199,7 @@ class CudaLearner final : public Learner {
   std::vector<CompressionStats> compression_stats() const override { return {}; }
   float loss_scale() const override { return gate_.loss_scale(); }
 
-  Stateful* state() override { return nullptr; }  // The optimizer's state is on the device.
+  Stateful* state() override { return nullptr; }  // the state is on the device
 
   void forward_backward(const Batch& batch, float row_weight) override {
     const Bytes bytes = bytes_of(batch);
@@ -211,7 +211,7 @@ class CudaLearner final : public Learner {
     gradients_.wait(model_->stream());
     standstill_.stop();
   }
-  UpdateVerdict clip() override { return {}; }  // The device decides during the update.
+  UpdateVerdict clip() override { return {}; }  // the device decides during the update
   StepReport update(float lr, const UpdateVerdict&) override {
     optimizer_.step(
         {.lr = lr, .gradient_scale = 1.0f / gate_.loss_scale(), .clip_norm = gate_.clip_norm()});
@@ -232,7 +232,7 @@ class CudaLearner final : public Learner {
   }
 
  private:
-  /// A batch in the kernels' format, with one-byte integers.
+  /// A batch in the format of the kernels, whose integers have one byte.
   struct Bytes {
     std::span<const std::uint8_t> inputs;
     std::span<const std::uint8_t> targets;
@@ -247,7 +247,7 @@ class CudaLearner final : public Learner {
   GradientSet gradients_;
   CudaOptimizer optimizer_;
   UpdateGate gate_;
-  StreamStopwatch standstill_;  // time in which the model's stream waits for averages
+  StreamStopwatch standstill_;  // measures how long the model's stream waits for averages
 };
 
 }  // namespace

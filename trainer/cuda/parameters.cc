@@ -49,7 +49,7 @@ DeviceParameters::DeviceParameters(ParameterSet& host, kolo::Device& device, Str
   if (dtype != DType::kFloat32) {
     copies_ = device.allocate(plan_.count * size_of(dtype), MemoryKind::kDevice);
   }
-  // Gaps between parameters are copied too, so they need defined contents.
+  // Gaps between parameters are copied, too, so they need defined contents.
   std::fill_n(reinterpret_cast<float*>(staging_.data()), plan_.count, 0.0f);
   for (std::size_t i = 0; i < host.size(); ++i) {
     float* const value = values() + plan_.offsets[i];

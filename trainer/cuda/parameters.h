@@ -13,52 +13,52 @@
 
 namespace kolo::trainer::cuda {
 
-/// Offset of each parameter in the arrays of all parameters (values, moments, 16-bit copies). Pure.
+/// The offset of each parameter in the arrays of all parameters (values, moments, 16-bit copies).
 struct ParameterPlan {
-  /// In elements, by parameter; each is a multiple of kParameterAlignment.
+  /// Offsets in elements by parameter, each a multiple of kParameterAlignment.
   std::vector<std::size_t> offsets;
   std::vector<std::size_t> sizes;
-  std::size_t count = 0;  ///< Elements of each array, including gaps between parameters.
+  std::size_t count = 0;  ///< Elements of an array, including gaps between parameters.
 };
 
-/// In elements: 256 bytes of a 16-bit copy.
+/// Alignment of parameters in elements; a 16-bit copy is thus aligned to 256 bytes.
 inline constexpr std::size_t kParameterAlignment = 128;
 
 ParameterPlan plan_parameters(const ParameterSet& parameters);
 
-/// One chunk of an update. Its gradient is null until the chunk is filled in.
+/// A chunk of an update. `chunk.gradient` is null until the gradients are bound.
 struct PlannedChunk {
   std::size_t parameter;
-  std::size_t begin;  ///< Within the parameter.
+  std::size_t begin;  ///< Index of the chunk's first element in the parameter.
   UpdateChunk chunk;
 };
 std::vector<PlannedChunk> plan_chunks(const ParameterPlan& plan, const ParameterSet& parameters);
 
-/// One parameter on the device.
+/// A parameter on the device.
 struct DeviceParameter {
   std::size_t index = 0;
   std::size_t size = 0;
   float* value = nullptr;
-  const void* copy = nullptr;  ///< In the dtype of activations; `value` itself for float32.
-  float* gradient = nullptr;   ///< Owned by the caller who binds it.
+  const void* copy = nullptr;  ///< Values in the dtype of activations; `value` itself for float32.
+  float* gradient = nullptr;   ///< Gradient, in memory of the caller who binds it.
 };
 
-/// A ParameterSet on the device: float32 values, and copies in the dtype of activations, each in
-/// one array.
+/// A ParameterSet on the device. One array holds the float32 values, and another one their copies
+/// in the dtype of activations.
 ///
-/// Threads: one. `host`, `device` and `stream` outlive it.
+/// Threads: one. `host`, `device` and `stream` outlive this object.
 class DeviceParameters {
  public:
   using ReadyHook = std::function<void(std::size_t index)>;
 
-  /// Does not upload the values.
+  /// Allocates memory, and does not upload the values.
   DeviceParameters(ParameterSet& host, kolo::Device& device, Stream& stream, DType dtype);
 
   std::size_t size() const { return parameters_.size(); }
-  /// The address of the result is stable.
+  /// The parameter of this index; its address never changes.
   DeviceParameter& operator[](std::size_t index) { return parameters_[index]; }
   const DeviceParameter& operator[](std::size_t index) const { return parameters_[index]; }
-  /// Errors: UsageError if there is no parameter of this name.
+  /// The parameter of this name. Errors: UsageError if there is none.
   DeviceParameter& of(std::string_view name);
 
   const ParameterPlan& plan() const { return plan_; }
@@ -68,15 +68,15 @@ class DeviceParameters {
   void* copies() const { return copies_.data(); }
   DType dtype() const { return dtype_; }
 
-  /// Copies host values to the device through pinned memory, and casts them. Blocks.
+  /// Copies values from the host to the device through pinned memory, and casts them. Blocks.
   void upload();
-  /// Copies device values to the host. Blocks.
+  /// Copies values from the device to the host. Blocks.
   void download();
-  /// Enqueues the casts of all values to `dtype`.
+  /// Enqueues casts of all values to `dtype`.
   void refresh_copies();
 
   void on_ready(ReadyHook hook) { hook_ = std::move(hook); }
-  /// Called by the layer when the work that completes this gradient has been enqueued.
+  /// A layer calls this after it has enqueued the work that completes the parameter's gradient.
   void ready(const DeviceParameter& parameter) {
     if (hook_) hook_(parameter.index);
   }

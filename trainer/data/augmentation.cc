@@ -13,11 +13,11 @@
 namespace kolo::trainer {
 namespace {
 
-/// Disjoint from the streams of initial values, of permutations and of dropout, which count from 0,
-/// 2^32 and 2^48.
+/// Number of the first random stream. The streams of initial values, permutations and dropout begin
+/// at 0, 2^32 and 2^48.
 constexpr std::uint64_t kStream = std::uint64_t{1} << 49;
 
-/// out[i] = row[i + moved] for pixels i of a row, zeros beyond the row. `out` may be `row`.
+/// Moves a row: out[i] = row[i + moved] for pixels i, zero beyond the row. `out` may be `row`.
 void move_row(const std::uint8_t* row, std::size_t pixels, std::size_t channels,
               std::ptrdiff_t moved, std::uint8_t* out) {
   const std::size_t lost = std::min(pixels, static_cast<std::size_t>(std::abs(moved)));
@@ -33,7 +33,7 @@ void mirror_row(std::uint8_t* row, std::size_t pixels, std::size_t channels) {
   }
 }
 
-/// Replaces row y by row y + down, moved by `right`; reads each row before replacing it.
+/// Replaces row y by row y + down, moved by `right`. Each row is read before it is replaced.
 void move_image(std::span<std::uint8_t> image, const Shape& shape, std::ptrdiff_t down,
                 std::ptrdiff_t right) {
   const auto height = static_cast<std::ptrdiff_t>(shape[0]);

@@ -13,7 +13,7 @@
 namespace kolo::trainer {
 namespace {
 
-// Seed streams below this one initialise parameters.
+// Number of the first random stream of permutations; lower streams initialise parameters.
 constexpr std::uint64_t kEpochStreams = std::uint64_t{1} << 32;
 
 }  // namespace
@@ -88,7 +88,7 @@ LoaderCores find_loader_cores(std::size_t ranks, std::size_t compute_threads) {
 }
 
 std::size_t spare_loader_threads(const LoaderCores& cores) {
-  // A rank that is bound to cores uses those; unbound ranks share the machine.
+  // A rank that is bound to cores uses only these; ranks that are not bound share the machine.
   return std::min(cores.own, cores.machine / cores.ranks) > cores.compute_threads ? 1 : 0;
 }
 
@@ -109,10 +109,10 @@ Batch DataLoader::load(std::uint64_t epoch, std::size_t step, std::size_t pass) 
   if (options_.threads == 0) {
     batch = prepare(number);
   } else {
-    // Without a seed, an epoch ends the work: evaluation makes one pass over the data.
+    // Without a seed, nothing is prepared after the epoch, because an evaluation reads one epoch.
     const std::uint64_t numbers = steps_per_epoch() * options_.accumulation;
     const std::uint64_t end = options_.seed ? UINT64_MAX : (number / numbers + 1) * numbers;
-    if (number != next_) ahead_.clear();  // waits for batches in preparation
+    if (number != next_) ahead_.clear();  // blocks until batches in preparation are complete
     next_ = number;
     prepare_ahead(end);
     std::future<Batch> first = std::move(ahead_.front());

@@ -19,19 +19,18 @@
 
 namespace kolo::trainer {
 
-/// One tensor that every sample has: an image, its label, the tokens of a text.
+/// Describes a tensor that every sample has, such as an image, a label or the tokens of a text.
 struct Field {
   std::string name;
   DType dtype = DType::kFloat32;  ///< kUInt8, kInt32 or kFloat32.
-  Shape shape = {};               ///< Shape of one sample; empty: a single element.
-  /// Integers are below this: the number of classes of a label, or of entries of a vocabulary. 0:
-  /// any value.
+  Shape shape = {};               ///< Shape in one sample; empty: a single element.
+  /// Integers are below this: number of classes or vocabulary entries. 0: any value.
   std::size_t values = 0;
-  /// Statistics of all elements of the data set, for models that normalise them.
+  /// Mean and standard deviation of all elements in the data set, with which models normalise them.
   double mean = 0.0;
   double deviation = 1.0;
 
-  /// Whether elements of one field can replace those of the other.
+  /// Whether the two fields have the same name, dtype, shape and range.
   bool is_like(const Field& other) const {
     return name == other.name && dtype == other.dtype && shape == other.shape &&
            values == other.values;
@@ -40,17 +39,16 @@ struct Field {
   std::size_t bytes() const { return elements() * size_of(dtype); }
 };
 
-/// The class number of a row without a target; see SoftmaxCrossEntropy.
+/// The class number that marks a row without a target; see SoftmaxCrossEntropy.
 inline constexpr std::int32_t kNoTarget = -1;
 
-/// The tensors of a sample: inputs of the model, and targets of the loss.
+/// The tensors of a sample: the inputs of the model and the targets of the loss.
 struct SampleFormat {
   std::vector<Field> inputs;
   std::vector<Field> targets;
 };
 
-/// Whether samples of one format can replace those of the other: they have the same names, dtypes,
-/// shapes and ranges.
+/// Whether two formats have the same tensors in the same order, as `Field::is_like` compares them.
 inline bool is_compatible(const SampleFormat& a, const SampleFormat& b) {
   const auto is_like = [](const Field& one, const Field& other) { return one.is_like(other); };
   return std::ranges::equal(a.inputs, b.inputs, is_like) &&
@@ -64,8 +62,8 @@ constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, float>) return DType::kFloat32;
 }
 
-/// A view of elements whose dtype is known at run time. `Byte` is std::byte if they are written and
-/// const std::byte if they are read.
+/// A view of elements whose dtype is known at run time. `Byte` is std::byte for a writable view and
+/// const std::byte for a read-only one.
 template <typename Byte>
 class TypedSpan {
  public:
@@ -73,7 +71,7 @@ class TypedSpan {
   using Element = std::conditional_t<std::is_const_v<Byte>, const T, T>;
 
   TypedSpan(DType dtype, std::span<Byte> bytes) : dtype_(dtype), bytes_(bytes) {}
-  /// Views a whole vector, array or span.
+  /// A view of all elements of a vector, array or span.
   template <std::ranges::contiguous_range R>
   requires(!std::is_same_v<std::remove_cvref_t<R>, TypedSpan>)
       TypedSpan(R&& elements)  // NOLINT: converts as a span does
@@ -84,7 +82,7 @@ class TypedSpan {
   DType dtype() const { return dtype_; }
   std::span<Byte> bytes() const { return bytes_; }
 
-  /// Errors: UsageError unless T is the type of the elements.
+  /// The elements as values of type T. Errors: UsageError unless T is their type.
   template <typename T>
   std::span<Element<T>> as() const {
     check(dtype_of<T>() == dtype_, "a tensor of a batch is read as the type that it has");
@@ -96,24 +94,24 @@ class TypedSpan {
   std::span<Byte> bytes_;
 };
 
-/// A tensor of a batch: samples back to back.
+/// A tensor of a batch; its samples follow each other without gaps.
 using TensorView = TypedSpan<const std::byte>;
-/// Memory for a tensor of one sample.
+/// Writable memory for a tensor of one sample.
 using TensorSlot = TypedSpan<std::byte>;
 
-/// One rank's samples of one pass, in memory of the loader.
+/// One rank's samples of one backward pass. The tensors are views of the loader's memory.
 struct Batch {
-  std::vector<TensorView> inputs = {};   ///< Always a full batch; zeros after the last sample.
-  std::vector<TensorView> targets = {};  ///< Targets of the real samples only.
-  std::size_t samples = 0;         ///< Real samples; fewer than a batch at the end of an epoch.
-  std::size_t rank_samples = 0;    ///< Real samples of this rank in this step, over all passes.
-  std::size_t global_samples = 0;  ///< Real samples of all ranks in this step.
-  bool leaves_out_ranks = false;   ///< Some rank has no samples in this step.
+  std::vector<TensorView> inputs = {};   ///< A full batch; zeros after the last sample.
+  std::vector<TensorView> targets = {};  ///< Targets of the first `samples` samples only.
+  std::size_t samples = 0;               ///< Samples without padding, at most the batch size.
+  std::size_t rank_samples = 0;          ///< Samples of this rank in this step, over all passes.
+  std::size_t global_samples = 0;        ///< Samples of all ranks in this step.
+  bool leaves_out_ranks = false;         ///< Whether any rank has no samples in this step.
   std::uint64_t epoch = 0;
-  std::uint64_t first_position = 0;  ///< Position of the first sample in the order of the epoch.
+  std::uint64_t first_position = 0;  ///< Position of the first sample in the epoch's order.
 };
 
-/// Samples of one format by index.
+/// A list of samples that all have the same format.
 ///
 /// Immutable. Threads: any.
 class Dataset {
@@ -124,7 +122,8 @@ class Dataset {
   virtual std::size_t size() const = 0;
   virtual const SampleFormat& format() const = 0;
 
-  /// Writes sample `index` as it is in `epoch`: random changes depend on both and on nothing else.
+  /// Writes sample `index`, as it is in `epoch`, to `inputs` and `targets`. Random changes of a
+  /// sample depend only on index and epoch.
   /// Before: index < size(); `inputs` and `targets` follow `format()`.
   virtual void copy(std::size_t index, std::uint64_t epoch, std::span<const TensorSlot> inputs,
                     std::span<const TensorSlot> targets) const = 0;
@@ -132,33 +131,33 @@ class Dataset {
 
 class TextVocabulary;
 
-/// The training samples and the held-out samples, in one format.
+/// The training samples and the held-out samples of a data set, in the same format.
 struct DataSplit {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> held_out;
-  /// Vocabulary of texts that are read whole; null if samples are not such texts.
+  /// Vocabulary of the texts if each sample is a whole text; otherwise null.
   std::shared_ptr<const TextVocabulary> vocabulary = nullptr;
-  /// Turns the tokens of samples into text and back; null if samples are not text.
+  /// Converts between the tokens of samples and text; null if samples are not text.
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;
-  /// Vocabularies with which the samples were made; a model trained on them needs these files.
+  /// Vocabulary files of the samples' tokens; a model trained on the samples needs them.
   TextFiles text_files = {};
 };
 
 struct Config;
 
-/// A data format that --data can name.
+/// A data format that users can choose with --format.
 struct DatasetEntry {
-  std::string name;  ///< Choice for --format.
-  std::string task;  ///< The task that the data is for.
-  std::string help;  ///< The files, in a few words.
+  std::string name;  ///< Name of the format, the value of --format.
+  std::string task;  ///< Name of the task for which the data is meant.
+  std::string help;  ///< Short description of the files.
 
-  /// Whether `path` looks like this format; --format auto takes the first that matches.
+  /// Returns whether `path` looks like this format; --format auto takes the first that does.
   std::function<bool(const std::filesystem::path& path)> accepts;
 
-  /// Reads config.data. Errors: KoloError(kData) naming file and offset or line.
+  /// Reads the data set at config.data. Errors: KoloError(kData) naming file and offset or line.
   std::function<DataSplit(const Config& config)> load;
 
-  /// See `TaskEntry::reads`.
+  /// Options that this format reads; see `TaskEntry::reads`.
   std::vector<std::string> reads = {};
 };
 
@@ -177,10 +176,10 @@ DatasetEntry tokens_entry();
 DatasetEntry text_entry();
 DatasetEntry words_entry();
 
-/// A subset of another data set's samples, at equal distances.
+/// A data set of `count` samples of another data set, chosen at equal distances.
 class EvenlySpread final : public Dataset {
  public:
-  /// `all` outlives it. Before: count <= all.size().
+  /// `all` outlives this object. Before: count <= all.size().
   EvenlySpread(const Dataset& all, std::size_t count) : all_(all), count_(count) {}
 
   std::size_t size() const override { return count_; }
@@ -195,44 +194,45 @@ class EvenlySpread final : public Dataset {
   std::size_t count_;
 };
 
-/// One rank's part of one global step: positions [begin, begin + count) of the epoch's order, out
-/// of `global_count` positions that all ranks take together.
+/// One rank's part of a step: positions [begin, begin + count) of the epoch's order, out of
+/// `global_count` positions of all ranks.
 struct ShardPart {
   std::size_t begin;
-  std::size_t count;  ///< May be 0 in the last step of an epoch.
+  std::size_t count;  ///< Number of positions of this rank; may be 0 in the last step of an epoch.
   std::size_t global_count;
-  bool leaves_out_ranks;  ///< Some rank has no position.
+  bool leaves_out_ranks;  ///< Whether any rank has no position in this step.
 };
 
-/// What happens in the last step of an epoch, which may have fewer samples than the others.
+/// How ranks share the last step of an epoch, which may have fewer samples than other steps.
 enum class Uneven {
-  kPad,   ///< Parts differ by at most one sample, and are filled up with rows that do not count.
+  kPad,   ///< Ranks get equal parts, or parts that differ by one sample; padding fills the batches.
   kDrop,  ///< The step is skipped.
-  kJoin,  ///< The first ranks get whole parts; ranks without samples join (`Group::join`).
+  kJoin,  ///< The first ranks get whole parts; ranks without samples call `Runtime::join`.
 };
 
-/// Distributes an epoch's samples over ranks: global step t takes positions [t·N·B, (t+1)·N·B), and
-/// rank r takes the r-th B of them. The last step takes the rest:
+/// Distributes an epoch's samples over N ranks with batch size B: step t takes positions [t·N·B,
+/// (t+1)·N·B) of the epoch's order, and rank r takes the r-th B of them. The last step takes the
+/// rest, which ranks share according to `Uneven`:
 ///
 ///     10 samples, 2 ranks, batch 3:   step 0: 0 1 2 | 3 4 5    step 1: 6 7 | 8 9      (pad)
 ///                                                                      6 7 8 | 9      (join)
 ///                                                                      none           (drop)
 ///
-/// Every rank has the same number of steps, so no rank waits forever; no sample occurs twice, and
-/// the samples of a step do not depend on the number of ranks that share it.
+/// Every rank has the same number of steps, so no rank waits forever. No sample occurs twice in an
+/// epoch, and the samples of a step depend only on N·B.
 class Sharding {
  public:
-  /// Before: all numbers greater than 0.
+  /// Before: all numbers are greater than 0.
   Sharding(std::size_t samples, std::size_t ranks, std::size_t batch, Uneven uneven = Uneven::kPad)
       : samples_(samples), ranks_(ranks), batch_(batch), uneven_(uneven) {}
 
-  /// kDrop: 0 if there are fewer samples than a step takes.
+  /// The number of steps per epoch; with kDrop, 0 if there are fewer samples than a step takes.
   std::size_t steps() const {
     const std::size_t whole = samples_ / global_batch();
     return uneven_ == Uneven::kDrop || samples_ % global_batch() == 0 ? whole : whole + 1;
   }
 
-  /// Before: step < steps(), rank < ranks.
+  /// The part of rank `rank` in step `step`. Before: step < steps(), rank < ranks.
   ShardPart part(std::size_t step, std::size_t rank) const {
     const std::size_t begin = step * global_batch();
     const std::size_t left = samples_ - begin;
@@ -244,7 +244,7 @@ class Sharding {
 
  private:
   std::size_t global_batch() const { return ranks_ * batch_; }
-  /// Samples of the first `ranks` ranks in a last step of `left` samples.
+  /// The number of samples that the first `ranks` ranks take in a last step of `left` samples.
   std::size_t samples_before(std::size_t ranks, std::size_t left) const {
     if (uneven_ == Uneven::kJoin) return std::min(left, ranks * batch_);
     return ranks * (left / ranks_) + std::min(ranks, left % ranks_);

@@ -95,7 +95,7 @@ PackedFile::PackedFile(const std::filesystem::path& file)
 
 std::size_t PackedFile::read(std::span<std::uint8_t> into) {
   const int got = ::gzread(handle_.get(), into.data(), static_cast<unsigned>(into.size_bytes()));
-  // gzread returns the readable part of a truncated stream; gzerror reports the truncation.
+  // For a truncated stream, gzread returns the readable part, and gzerror reports the truncation.
   int code = Z_OK;
   const char* message = ::gzerror(handle_.get(), &code);
   if (got < 0 || code == Z_BUF_ERROR || code == Z_DATA_ERROR) {

@@ -21,10 +21,10 @@ inline bool is_there(const std::filesystem::path& path) {
 inline bool is_there_plain_or_packed(const std::filesystem::path& file) {
   return is_there(file) || is_there(file.string() + ".gz");
 }
-/// The path of the file, or of `file`.gz. Errors: KoloError(kData) if neither exists.
+/// Returns `file`, or else `file` with the suffix .gz. Errors: KoloError(kData) if neither exists.
 std::filesystem::path find_plain_or_packed(const std::filesystem::path& file);
 
-/// A file mapped for reading. The ranks of a node share its pages.
+/// A file that is mapped into memory for reading. The ranks of a node share its pages.
 ///
 /// Before: the file does not shrink while it is mapped.
 class MappedFile {
@@ -41,25 +41,25 @@ class MappedFile {
   }
 
  private:
-  void* address_ = nullptr;  // null when the file is empty
+  void* address_ = nullptr;  // null if the file is empty
   std::size_t size_ = 0;
 };
 
-/// A plain or gzip file, read from its beginning. Offsets count unpacked bytes.
+/// A plain or gzip file, read from its beginning. Offsets count decompressed bytes.
 class PackedFile {
  public:
-  /// Errors: KoloError(kData) naming the file when it cannot be opened.
+  /// Errors: KoloError(kData) naming the file if it cannot be opened.
   explicit PackedFile(const std::filesystem::path& file);
 
-  /// Returns fewer bytes than requested only at the end of the file.
-  /// Errors: KoloError(kData) naming file and offset: unreadable or corrupt.
+  /// Reads the next bytes. Returns their number, below into.size() only at the end of the file.
+  /// Errors: KoloError(kData) naming file and offset if the file is unreadable or corrupt.
   std::size_t read(std::span<std::uint8_t> into);
 
-  /// Errors: as `read`, and if the file ends too early; the message says that it ends within
-  ///         `what`.
+  /// Reads exactly into.size() bytes. Errors: those of `read`; KoloError(kData) if the file ends
+  /// too early, with a message that it ends within `what`.
   void read_all(std::span<std::uint8_t> into, const std::string& what);
 
-  /// Throws a data error at the current offset.
+  /// Throws KoloError(kData) with `what`, naming file and current offset.
   [[noreturn]] void fail(const std::string& what) const;
 
  private:
@@ -68,17 +68,16 @@ class PackedFile {
   std::uint64_t offset_ = 0;
 };
 
-/// The whole contents of a plain or gzip file. Errors: as `PackedFile`.
+/// Returns the decompressed contents of a plain or gzip file. Errors: those of `PackedFile`.
 std::string read_text(const std::filesystem::path& file);
 
-/// A text as bytes: one mapped file, or the concatenated text files below a directory.
+/// The bytes of a text: one mapped file, or the text files below a directory, concatenated.
 ///
-/// From a directory it reads *.md *.txt *.h *.cc *.py *.sh and CMakeLists.txt, in the order of
-/// their paths. It skips hidden files, hidden directories and build trees (directories with a
-/// CMakeCache.txt).
+/// In a directory, text files are *.md *.txt *.h *.cc *.py *.sh, in the order of their paths.
+/// Hidden files and directories, and build trees (with a CMakeCache.txt), are skipped.
 class Corpus {
  public:
-  /// Errors: KoloError(kData) naming the file that cannot be read, or the directory without text.
+  /// Errors: KoloError(kData) naming a file that cannot be read, or a directory without text.
   explicit Corpus(const std::filesystem::path& path);
 
   std::span<const std::uint8_t> bytes() const;
@@ -87,11 +86,11 @@ class Corpus {
   std::variant<MappedFile, std::vector<std::uint8_t>> text_;
 };
 
-/// The files that a Corpus of `path` reads, in order.
-/// Errors: KoloError(kData) naming the directory that cannot be read or has no text.
+/// The files that `Corpus(path)` reads, in this order.
+/// Errors: KoloError(kData) naming a directory that cannot be read or has no text.
 std::vector<std::filesystem::path> corpus_files(const std::filesystem::path& path);
 
-/// Offset of the held-out last tenth of a text of `size` bytes.
+/// The offset at which the held-out part of a text of `size` bytes begins: its last tenth.
 constexpr std::size_t held_out_begin(std::size_t size) { return size - size / 10; }
 
 }  // namespace kolo::trainer

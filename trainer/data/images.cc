@@ -32,9 +32,9 @@ std::size_t big_endian(const std::array<std::uint8_t, 4>& bytes) {
 constexpr std::size_t kPlane = CifarBatch::kSide * CifarBatch::kSide;
 constexpr std::size_t kRecord = 1 + CifarBatch::kImageBytes;
 
-/// `shape` is the shape of an image. The deviation is at least 1.
+/// The format of a data set of images with shape `shape`. Its deviation is at least 1.
 SampleFormat image_format(Shape shape, std::size_t classes, std::span<const std::uint8_t> pixels) {
-  // Exact integer sums are equal on every machine.
+  // Integer sums are exact, so they are equal on every machine.
   std::uint64_t sum = 0;
   std::uint64_t squares = 0;
   for (const std::uint8_t pixel : pixels) {
@@ -54,7 +54,7 @@ SampleFormat image_format(Shape shape, std::size_t classes, std::span<const std:
 
 constexpr std::size_t kMnistClasses = 10;
 
-/// If CIFAR-10's test images are missing, one image in ten is held out: 2,000 of two batches.
+/// Without CIFAR-10's test images, one image in kHeldOutShare is held out.
 constexpr std::size_t kHeldOutShare = 10;
 
 std::unique_ptr<ImageDataset> load_part(const std::filesystem::path& directory,
@@ -82,7 +82,7 @@ void append(CifarBatch& all, const CifarBatch& part) {
   all.labels.insert(all.labels.end(), part.labels.begin(), part.labels.end());
 }
 
-/// Moves the last `count` images out of `all`.
+/// Removes the last `count` images from `all` and returns them.
 CifarBatch split_off(CifarBatch& all, std::size_t count) {
   const auto pixels = static_cast<std::ptrdiff_t>(count * CifarBatch::kImageBytes);
   const auto labels = static_cast<std::ptrdiff_t>(count);
@@ -209,7 +209,7 @@ CifarBatch read_cifar(const std::filesystem::path& file, std::size_t begin, std:
 
 ImageDataset::ImageDataset(const std::filesystem::path& images_file,
                            const std::filesystem::path& labels_file, std::size_t classes) {
-  constexpr std::size_t kLabelsBegin = 8;  // after the magic number and one dimension
+  constexpr std::size_t kLabelsBegin = 8;  // offset after the magic number and one dimension
   IdxArray images = read_idx(images_file, 3);
   IdxArray labels = read_idx(labels_file, 1);
   if (labels.shape[0] != images.shape[0]) {

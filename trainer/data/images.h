@@ -10,19 +10,19 @@
 
 namespace kolo::trainer {
 
-/// An array of bytes with its shape, from an IDX file.
+/// The array of bytes in an IDX file.
 struct IdxArray {
-  Shape shape;  ///< Outermost first; no dimension is 0.
+  Shape shape;  ///< Size of each dimension, outermost first, each at least 1.
   std::vector<std::uint8_t> bytes;
 };
 
-/// Reads an IDX file of unsigned bytes with `dimensions` dimensions, plain or gzip.
+/// Reads a plain or gzip IDX file of unsigned bytes with `dimensions` dimensions.
 ///
 /// Format: two zero bytes, type 8, the number of dimensions, then the dimensions as 32-bit
 ///         big-endian numbers, then the elements.
-/// Errors: KoloError(kData) naming file and offset: missing, unreadable, wrong magic, truncated,
-///         trailing bytes, corrupt gzip. Memory grows with the size of the file, not with the size
-///         in its header.
+/// Errors: KoloError(kData) naming file and offset, for a file that is missing, unreadable,
+///         truncated or corrupt, has a wrong magic number or number of dimensions, or has trailing
+///         bytes. Memory use is bounded by the size of the file, whatever its header claims.
 /// Source: LeCun, Cortes and Burges, "The MNIST database of handwritten digits".
 IdxArray read_idx(const std::filesystem::path& file, std::size_t dimensions);
 
@@ -33,36 +33,36 @@ struct CifarBatch {
   static constexpr std::size_t kClasses = 10;
   static constexpr std::size_t kImageBytes = kSide * kSide * kChannels;
 
-  std::vector<std::uint8_t> pixels;  ///< [images, 32, 32, 3], with the channels of a pixel
+  std::vector<std::uint8_t> pixels;  ///< Shape [images, 32, 32, 3]; the channels of a pixel are
                                      ///< adjacent.
-  std::vector<std::uint8_t> labels;  ///< Below 10.
+  std::vector<std::uint8_t> labels;  ///< One label per image, in [0, 10).
 };
 
-/// Reads the records [begin, end) of a file, or fewer if the file ends before.
+/// Reads the records [begin, end) of a CIFAR-10 file, or fewer if the file has fewer.
 ///
 /// Format: records of 3073 bytes: a label, then planes of red, green and blue, row by row.
-/// Errors: KoloError(kData) naming file and offset: missing or unreadable, a size that is not a
-///         multiple of a record, a wrong label.
+/// Errors: KoloError(kData) naming file and offset, for a file that is missing or unreadable, has a
+///         size that is not a multiple of a record, or has a label above 9.
 /// Source: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
 CifarBatch read_cifar(const std::filesystem::path& file, std::size_t begin = 0,
                       std::size_t end = static_cast<std::size_t>(-1));
 
-/// Images with labels, in memory.
+/// A data set of images with labels, held in memory.
 ///
-/// Format: "image", uint8 [height, width, channels] with the mean and the deviation of all pixels,
-///         and "label", int32 below the number of classes.
+/// Format: the input "image", uint8 [height, width, channels], with mean and standard deviation of
+///         all pixels; the target "label", int32 in [0, classes).
 class ImageDataset final : public Dataset {
  public:
-  /// Reads IDX images and labels (plain or gzip).
-  /// Errors: KoloError(kData) as `read_idx`, and when the counts differ or a label is not below
-  ///         `classes`, naming file and offset.
+  /// Reads images and labels from two IDX files, plain or gzip.
+  /// Errors: those of `read_idx`; KoloError(kData) naming file and offset if the files have
+  ///         different numbers of entries or a label is not below `classes`.
   ImageDataset(const std::filesystem::path& images, const std::filesystem::path& labels,
                std::size_t classes);
-  /// Takes images of `shape` back to back, and as many labels. Before: the labels are below
-  /// `classes`.
+  /// Takes the pixels of images of shape `shape`, one image after the other, and one label per
+  /// image. Before: labels are below `classes`.
   ImageDataset(Shape shape, std::size_t classes, std::vector<std::uint8_t> pixels,
                std::vector<std::uint8_t> labels);
-  /// Takes images of CIFAR-10.
+  /// Takes the images and labels of a CIFAR-10 file.
   explicit ImageDataset(CifarBatch batch);
 
   std::size_t size() const override { return labels_.size(); }

@@ -1,4 +1,4 @@
-// Film ratings, as MovieLens distributes them.
+// The data set of film ratings in the files of MovieLens.
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// Users or items by their id in the file.
+/// Numbers of users or items, by their ids in the file.
 using Numbers = std::map<std::int64_t, std::int32_t>;
 
 Numbers number_ids(const Table& table, const std::string& name) {
@@ -45,7 +45,7 @@ std::vector<std::int32_t> translate(const Table& table, const std::string& name,
   return translated;
 }
 
-/// The field has the mean and deviation of `ratings`; if they are constant, the deviation is 1.
+/// The field of ratings, with mean and standard deviation, which is 1 if all ratings are equal.
 Field rating_field(const std::vector<float>& ratings) {
   double sum = 0.0;
   double squares = 0.0;
@@ -62,10 +62,10 @@ Field rating_field(const std::vector<float>& ratings) {
           .deviation = deviation > 0.0 ? deviation : 1.0};
 }
 
-/// Ratings of items by users, from columns of a table.
+/// A data set of users' ratings of items, from columns of a table.
 ///
-/// Format: "user" and "item", int32, numbered from 1 in the order of their ids in the file, or 0 if
-///         `Numbers` does not contain them; "rating", float32, with mean and deviation.
+/// Format: the inputs "user" and "item", int32, numbered from 1 in the order of their ids, or 0 if
+///         the id has no number; the target "rating", float32, with mean and standard deviation.
 class RatingDataset final : public Dataset {
  public:
   struct Columns {
@@ -74,12 +74,12 @@ class RatingDataset final : public Dataset {
     std::string rating = "rating";
   };
 
-  /// Numbers the users and items of `table`.
+  /// Gives numbers to the users and items of `table`.
   /// Errors: KoloError(kData) naming file and line of a value that is not a number.
   RatingDataset(const Table& table, const Columns& columns)
       : RatingDataset(table, columns, number_ids(table, columns.user),
                       number_ids(table, columns.item)) {}
-  /// Numbers users and items as in `known`, the training data.
+  /// Uses the numbers of `known`, the training data.
   RatingDataset(const Table& table, const Columns& columns, const RatingDataset& known)
       : RatingDataset(table, columns, known.user_numbers_, known.item_numbers_) {}
 

@@ -17,11 +17,11 @@ namespace kolo::trainer {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// 1 / (1 + exp(-v)).
+/// The logistic function 1 / (1 + exp(-v)).
 template <class D, class V>
 HWY_INLINE V Logistic(D d, V v) {
   const auto one = hn::Set(d, 1.0f);
-  // Below -80 the result is 0 to the last bit of fp32; clamping keeps exp from overflowing.
+  // The result for v below -80 is negligible; clamping keeps exp from overflowing.
   const auto exponent = hn::Neg(hn::Max(v, hn::Set(d, -80.0f)));
   return hn::Div(one, hn::Add(one, hn::Exp(d, exponent)));
 }
@@ -62,7 +62,8 @@ void Tanh(const float* x, std::size_t count, float* y, float* slope) {
   });
 }
 
-// values = exp(factor · (values - top)); returns their sum. Before: factor > 0, top is the maximum.
+// Computes values = exp(factor · (values - top)) and returns their sum. Before: factor > 0, and
+// `top` is the largest value.
 float Exponentials(float* values, std::size_t count, float factor, float top) {
   return sum_over(count, [=](auto d, std::size_t i) HWY_ATTR {
     const auto centred = hn::Sub(hn::LoadU(d, values + i), hn::Set(d, top));
@@ -78,7 +79,7 @@ void ScaleBy(float* values, std::size_t count, float factor) {
   });
 }
 
-// Row i sees the first `first` + i * `step` of `length` positions.
+// Row i sees the first `first` + i · `step` of `length` positions.
 void AttentionSoftmax(float* scores, std::size_t rows, std::size_t length, std::size_t first,
                       std::size_t step, float factor) {
   for (std::size_t i = 0; i < rows; ++i) {
@@ -138,7 +139,7 @@ void LstmRow(float* gates, const float* previous, std::size_t width, float* cell
   });
 }
 
-// The derivative of σ is σ (1 - σ), that of tanh is 1 - tanh².
+// The derivative of σ is σ (1 - σ); the derivative of tanh is 1 - tanh².
 void LstmBackwardRow(const float* dy, const float* state_gradient, const float* previous,
                      const float* squashed, std::size_t width, float* cell_gradient, float* gates) {
   for_each(width, [=](auto d, std::size_t j) HWY_ATTR {

@@ -1,5 +1,5 @@
-// The loop that the kernels of this folder share. Highway's foreach_target mechanism includes this
-// file once per instruction set, hence the include guard that toggles.
+// Loops that the kernels of this folder share. Highway's foreach_target mechanism includes this
+// file once per instruction set, so the include guard toggles.
 
 #if defined(KOLO_TRAINER_KERNELS_FOR_EACH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef KOLO_TRAINER_KERNELS_FOR_EACH_INL_H
@@ -19,7 +19,8 @@ namespace HWY_NAMESPACE {
 using FullTag = hwy::HWY_NAMESPACE::ScalableTag<float>;
 using OneTag = hwy::HWY_NAMESPACE::CappedTag<float, 1>;
 
-/// Calls `body(tag, i)` for i = 0, lanes, 2·lanes, …, and for the remaining elements one by one.
+/// Calls `body(tag, i)` for i = 0, lanes, 2·lanes, … with a tag of all lanes, then for each
+/// remaining element with a tag of one lane.
 template <typename Body>
 HWY_INLINE void for_each(std::size_t count, const Body& body) {
   const FullTag full;
@@ -29,7 +30,7 @@ HWY_INLINE void for_each(std::size_t count, const Body& body) {
   for (; i < count; ++i) body(OneTag(), i);
 }
 
-/// Sum over i of `term(tag, i)`, in a fixed order.
+/// The sum of `term(tag, i)` over i in [0, count), in a fixed order, with tags as in `for_each`.
 template <typename Term>
 HWY_INLINE float sum_over(std::size_t count, const Term& term) {
   namespace hn = hwy::HWY_NAMESPACE;
@@ -51,7 +52,7 @@ HWY_INLINE float sum_over(std::size_t count, const Term& term) {
   return sum;
 }
 
-/// Largest of `count` > 0 values.
+/// The largest of `count` values. Before: count > 0.
 HWY_INLINE float largest(const float* values, std::size_t count) {
   namespace hn = hwy::HWY_NAMESPACE;
   const FullTag full;

@@ -171,8 +171,8 @@ HWY_EXPORT(CombineRow);
 
 namespace {
 
-/// Calls block(first row, rows, memory for two sums per column) for blocks of rows, and adds up the
-/// sums that it stores.
+/// Calls block(first row, number of rows, sums, sums) for blocks of rows, where each call writes
+/// two sums per column, and adds these up in `first` and `second`.
 template <typename Block>
 void add_by_blocks(std::size_t rows, std::span<double> first, std::span<double> second,
                    const Block& block) {

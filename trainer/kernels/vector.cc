@@ -41,7 +41,7 @@ void Scale(float* values, std::size_t count, float factor) {
   });
 }
 
-// Adds to `sums`, four rows at a time, so that the sums are read and written once per four rows.
+// Adds four rows at a time, so that `sums` are read and written once per four rows.
 void SumRows(const float* matrix, std::size_t rows, std::size_t width, float* sums) {
   std::size_t row = 0;
   for (; row + 4 <= rows; row += 4) {
@@ -71,8 +71,8 @@ double SumOfSquares(const float* values, std::size_t count) {
   return sum;
 }
 
-// Rounds by adding a bias to the lower half of a float32 that carries into the upper half, as in
-// comm/base/half.h.
+// Rounds by adding a bias to the lower half of each float32, which carries into the upper half, as
+// in comm/base/half.h.
 void RoundToBFloat16(const float* values, std::size_t count, std::uint16_t* out) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
     const hn::RebindToUnsigned<decltype(d)> bits_tag;
@@ -111,7 +111,7 @@ void SgdUpdate(const SgdStep& step, const float* gradient, std::size_t count, fl
   });
 }
 
-// Updates the moments, and passes the change of the value to `use(d, i, value, change)`.
+// Updates the moments, and calls `use(d, i, value, change)`, where the step subtracts lr · change.
 template <typename Use>
 HWY_INLINE void AdamWStepOver(const AdamWStep& step, const float* gradient, std::size_t count,
                               float* m, float* v, const float* value, const Use& use) {

@@ -154,7 +154,7 @@ std::span<const float> SelfAttention::forward(std::span<const float> input, cons
 std::span<const float> SelfAttention::backward(std::span<const float> output_gradient) {
   gradient_factor_.assign(output_gradient);
   for_heads([&](const Head& head) {
-    // The last block attends to all keys and values, so it overwrites their gradients; others add.
+    // The last block sees all keys and values, so it overwrites their gradients; other blocks add.
     for (std::size_t end = head.length; end > 0;) {
       const std::size_t begin = (end - 1) / kBlockRows * kBlockRows;
       backward(head, block_from(head, begin));
@@ -224,7 +224,7 @@ void RotaryPositions::rotate(std::span<const float> from, std::size_t past, cons
   const std::size_t width = options_.width;
   const std::size_t pairs = cosines_.shape()[1];
   const std::size_t rows = from.size() / (3 * width);
-  const std::size_t length = rows / options_.sequences;  // in this pass
+  const std::size_t length = rows / options_.sequences;  // positions per sequence in this pass
   for (std::size_t row = 0; row < rows; ++row) {
     const std::size_t angles = (past + row % length) * pairs;
     const auto x = from.subspan(row * 3 * width, 3 * width);

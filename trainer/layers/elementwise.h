@@ -11,8 +11,8 @@
 
 namespace kolo::trainer {
 
-/// y = f(x) for each of `count` elements, or for fewer if no backward pass follows. `kFunction`
-/// writes f(x) and its derivative.
+/// Computes y = f(x) for each of `count` elements, or for fewer if no backward pass follows.
+/// `kFunction` writes f(x) and its derivative.
 template <void (*kFunction)(std::span<const float> x, std::span<float> y, std::span<float> slope)>
 class ElementwiseLayer final : public Layer {
  public:
@@ -33,14 +33,13 @@ class ElementwiseLayer final : public Layer {
   Tensor output_, slope_, input_gradient_;
 };
 
-using Relu = ElementwiseLayer<relu>;           ///< max(x, 0)
-using Gelu = ElementwiseLayer<gelu>;           ///< x · Φ(x), in the tanh approximation.
-using Tanh = ElementwiseLayer<trainer::tanh>;  ///< tanh(x)
+using Relu = ElementwiseLayer<relu>;           ///< Computes max(x, 0).
+using Gelu = ElementwiseLayer<gelu>;           ///< Computes x · Φ(x) in the tanh approximation.
+using Tanh = ElementwiseLayer<trainer::tanh>;  ///< Computes tanh(x).
 
-/// y = main(x) + shortcut(x), where each branch is a sequence of layers; an empty shortcut is x
-/// itself.
+/// Computes y = main(x) + shortcut(x). Each branch is a sequence of layers; an empty one returns x.
 ///
-/// Shape: x has `inputs` elements and y `outputs`, or fewer if no backward pass follows.
+/// Shape: x has `inputs` elements and y `outputs`. Both may have fewer if no backward pass follows.
 class Residual final : public Layer {
  public:
   Residual(std::size_t inputs, std::size_t outputs)
@@ -66,19 +65,19 @@ class Residual final : public Layer {
   Tensor output_, input_gradient_;
 };
 
-/// Decides which elements drop out in a training pass. The choice depends only on seed, layer,
-/// epoch and the sample's position in the epoch, so it is equal for any batch and number of ranks.
+/// Decides which elements a dropout layer drops. The choice depends only on seed, layer, epoch and
+/// the sample's position in the epoch, not on batch size or number of ranks.
 class DropoutMask {
  public:
   struct Options {
-    float share = 0.0f;  ///< 0 to below 1.
+    float share = 0.0f;  ///< Probability that an element is dropped, in [0, 1).
     std::uint64_t seed = 0;
     std::uint64_t layer = 0;  ///< Index of this dropout layer in its model.
   };
 
   explicit DropoutMask(const Options& options) : options_(options) {}
 
-  /// Begins a pass. Returns whether elements drop out in it.
+  /// Begins a pass. Returns whether elements are dropped in it.
   bool begin(const Pass& pass) {
     is_active_ = pass.is_training && options_.share > 0.0f;
     const std::uint64_t key = Random(options_.seed, kFirstStream + options_.layer).next();
@@ -86,11 +85,11 @@ class DropoutMask {
     first_position_ = pass.first_position;
     return is_active_;
   }
-  /// Whether elements drop out in this pass.
+  /// Whether elements are dropped in this pass.
   bool is_active() const { return is_active_; }
 
-  /// Writes the factors of elements of one sample of the batch: 0, or 1 / (1 - share) if kept. A
-  /// sample may have any number of parts, each with its own random numbers.
+  /// Writes the factors of one sample's elements: 0 for a dropped element, otherwise 1 / (1 -
+  /// share). A sample may have several parts, each with its own random numbers.
   void fill(std::size_t sample, std::uint64_t part, std::span<float> factors) const {
     const float kept = 1.0f / (1.0f - options_.share);
     const std::uint64_t key = Random(epoch_key_, first_position_ + sample).next();
@@ -99,7 +98,7 @@ class DropoutMask {
   }
 
  private:
-  /// Beyond the streams of initial values and of permutations, which count from 0.
+  /// Number of the first random stream, above those of initial values and permutations.
   static constexpr std::uint64_t kFirstStream = std::uint64_t{1} << 48;
 
   Options options_;
@@ -108,8 +107,8 @@ class DropoutMask {
   std::uint64_t first_position_ = 0;
 };
 
-/// In training, sets a random share of the elements to zero and multiplies the others by
-/// 1 / (1 - share), as DropoutMask says. Otherwise y = x.
+/// In training, sets random elements to zero and multiplies the others by 1 / (1 - share); see
+/// DropoutMask. Outside training, y = x.
 ///
 /// Shape:  x and y are [samples, width].
 /// Source: Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting",
@@ -146,7 +145,7 @@ class Dropout final : public Layer {
  private:
   std::size_t width_;
   DropoutMask mask_;
-  Tensor factors_;  // this and the tensors below are empty if share is 0
+  Tensor factors_;  // empty if share is 0, like the tensors below
   Tensor output_;
   Tensor input_gradient_;
 };

@@ -28,8 +28,8 @@ dnnl::memory::desc result_layout(const Conv2d::Options& o, Type type) {
                    type);
 }
 
-// Activations are channels-last between layers; oneDNN chooses the layout of the weights. Input,
-// weight and output gradient have the operand dtype; the other tensors are float32.
+// The layouts of a convolution. Activations are channels-last; oneDNN chooses the layout of the
+// weights. Input, weight and output gradient have the operand dtype; other tensors are float32.
 struct Layouts {
   Layouts(const Conv2d::Options& o, Type operand)
       : input(image_layout(o, operand)),
@@ -49,7 +49,7 @@ struct Layouts {
   dnnl::memory::desc output, bias, input_gradient, weight_gradient, plain_weight_gradient;
   dnnl::memory::desc rounded_weight_gradient;
   dnnl::memory::dims stride;
-  dnnl::memory::dims padding;  // on either side
+  dnnl::memory::dims padding;  // padding on each side
 };
 
 dnnl::convolution_forward::primitive_desc forward_description(const Layouts& l,
@@ -127,7 +127,7 @@ struct Conv2d::Primitives {
     }
   }
 
-  /// Converts the weight's gradient from oneDNN's layout to the weight's and stores it.
+  /// Stores the weight's gradient, converted from oneDNN's layout to the parameter's, at `to`.
   void store_weight_gradient(void* to, DType dtype) {
     if (dtype == DType::kBFloat16) {
       from_gradient_rounding->execute(device.stream(), weight_gradient,
@@ -145,17 +145,17 @@ struct Conv2d::Primitives {
   dnnl::convolution_forward forward;
   dnnl::convolution_backward_weights backward_weights;
   dnnl::convolution_backward_data backward_data;
-  // These five point to memory of other objects.
+  // The next five objects point to memory that other objects own.
   dnnl::memory input, plain_weight, bias, output_gradient, plain_weight_gradient;
   dnnl::memory forward_weight, weight_gradient, data_weight;
   Tensor output, input_gradient;
   dnnl::memory output_memory, input_gradient_memory;
   dnnl::reorder to_forward, to_data, from_gradient;
-  dnnl::memory rounded_weight_gradient;                 // points to memory of others, too
-  std::optional<dnnl::reorder> from_gradient_rounding;  // with bfloat16 operands
-  Tensor weight_contribution, bias_contribution;        // before they are added
+  dnnl::memory rounded_weight_gradient;                 // points to memory that another object owns
+  std::optional<dnnl::reorder> from_gradient_rounding;  // set if operands are bfloat16
+  Tensor weight_contribution, bias_contribution;        // contributions that are added to gradients
   Factor input_factor, weight_factor, gradient_factor;
-  std::uint64_t weight_version = 0;  // version in forward_weight and data_weight
+  std::uint64_t weight_version = 0;  // version of the weight in forward_weight and data_weight
 };
 
 Conv2d::Conv2d(Device& device, ParameterSet& parameters, const std::string& name,
@@ -258,7 +258,7 @@ struct MaxPool::Primitives {
   dnnl::pooling_v2_backward::primitive_desc backward_pd;
   dnnl::pooling_v2_forward forward;
   dnnl::pooling_v2_backward backward;
-  dnnl::memory input, output_gradient;  // point to memory of other layers
+  dnnl::memory input, output_gradient;  // point to memory that other layers own
   dnnl::memory workspace;               // index of each window's maximum
   Tensor output, input_gradient;
   dnnl::memory output_memory, input_gradient_memory;

@@ -12,11 +12,11 @@ namespace kolo::trainer {
 
 class Device;
 
-/// Two-dimensional convolution.
+/// Two-dimensional convolution of images.
 ///
-/// Shape: input [images, height, width, input_channels], weight [output_channels, input_channels,
-///        kernel, kernel], output [images, output_height, output_width, output_channels].
-///        Registers `name`.weight and, if there is one, `name`.bias.
+/// Shape: the input is [images, height, width, input_channels], the weight [output_channels,
+///        input_channels, kernel, kernel], the output [images, output_height, output_width,
+///        output_channels]. Registers the parameters `name`.weight and, with a bias, `name`.bias.
 class Conv2d final : public Layer {
  public:
   struct Options {
@@ -28,16 +28,17 @@ class Conv2d final : public Layer {
     std::size_t kernel;
     std::size_t stride = 1;   ///< Rows and columns between windows; at least 1.
     std::size_t padding = 0;  ///< Rows and columns of zeros on each side of the image.
-    float deviation;          ///< Deviation of initial weights; biases start at zero.
-    /// False for a first layer, whose input needs no gradient; it returns an empty span.
+    float deviation;          ///< Standard deviation of initial weights; biases start at zero.
+    /// Whether `backward` computes the gradient of the input. A first layer does not need it;
+    /// `backward` then returns an empty span.
     bool input_gradient = true;
-    bool has_bias = true;  ///< Not needed before a batch norm, which has a bias.
+    bool has_bias = true;  ///< Whether there is a bias; before a batch norm it is not needed.
 
     std::size_t output_height() const { return (height + 2 * padding - kernel) / stride + 1; }
     std::size_t output_width() const { return (width + 2 * padding - kernel) / stride + 1; }
   };
 
-  /// Errors: UsageError when the kernel is larger than the image. `device` outlives the layer.
+  /// `device` outlives the layer. Errors: UsageError if the kernel is larger than the image.
   Conv2d(Device& device, ParameterSet& parameters, const std::string& name, const Options& options);
   ~Conv2d() override;
 
@@ -51,11 +52,11 @@ class Conv2d final : public Layer {
   std::unique_ptr<Primitives> primitives_;
 };
 
-/// The maximum of each window, by default 2 × 2 without overlap; rows and columns at the end that
-/// fill no window are dropped.
+/// Computes the maximum of each window, which has 2 × 2 pixels by default. Rows and columns at the
+/// end that do not fill a window are dropped.
 ///
-/// Shape: input [images, height, width, channels], output [images, output_height, output_width,
-///        channels].
+/// Shape: the input is [images, height, width, channels], the output [images, output_height,
+///        output_width, channels].
 class MaxPool final : public Layer {
  public:
   struct Options {
@@ -63,15 +64,15 @@ class MaxPool final : public Layer {
     std::size_t height;
     std::size_t width;
     std::size_t channels;
-    std::size_t window = 2;   ///< Rows and columns.
+    std::size_t window = 2;   ///< Rows and columns of a window.
     std::size_t stride = 2;   ///< Rows and columns between windows; at least 1.
-    std::size_t padding = 0;  ///< Rows and columns on each side, which no window takes; < window.
+    std::size_t padding = 0;  ///< Rows and columns of padding on each side; below `window`.
 
     std::size_t output_height() const { return (height + 2 * padding - window) / stride + 1; }
     std::size_t output_width() const { return (width + 2 * padding - window) / stride + 1; }
   };
 
-  /// Errors: UsageError for images smaller than the window. `device` outlives the layer.
+  /// `device` outlives the layer. Errors: UsageError if images are smaller than the window.
   MaxPool(Device& device, const Options& options);
   ~MaxPool() override;
 
@@ -83,9 +84,9 @@ class MaxPool final : public Layer {
   std::unique_ptr<Primitives> primitives_;
 };
 
-/// The mean of each channel over all pixels of an image.
+/// Computes the mean of each channel over all pixels of an image.
 ///
-/// Shape: input [images, pixels, channels], output [images, channels].
+/// Shape: the input is [images, pixels, channels], the output [images, channels].
 class AveragePool final : public Layer {
  public:
   AveragePool(std::size_t images, std::size_t pixels, std::size_t channels)

@@ -11,28 +11,28 @@
 
 namespace kolo::trainer {
 
-/// Settings of a forward pass.
+/// The settings of a forward pass.
 struct Pass {
-  bool is_training = true;  ///< Whether to collect statistics and apply dropout.
-  /// Real samples, at the beginning of the batch; the others are padding.
+  bool is_training = true;  ///< Whether layers collect statistics and apply dropout.
+  /// Number of samples at the beginning of the batch; the rows after them are padding.
   std::size_t samples = SIZE_MAX;
-  /// Epoch and position of the first sample: random numbers derived from them do not depend on the
-  /// number of ranks.
+  /// Epoch, and position of the first sample in the epoch's order. Random numbers are derived from
+  /// these, so they do not depend on the number of ranks.
   std::uint64_t epoch = 0;
   std::uint64_t first_position = 0;
-  /// Positions of each sequence that earlier passes have computed, for layers that keep them; see
+  /// Number of positions of each sequence that earlier passes have computed; see
   /// SelfAttention::Options::chunk.
   std::size_t past = 0;
 };
 
-/// One operation of a model, for batches whose shape is fixed at construction. The layers of a
-/// transformer also take fewer rows, in a pass that no `backward` follows.
+/// One operation of a model, for batches whose shape is fixed at construction. Layers of a
+/// transformer accept fewer rows if no `backward` follows.
 ///
-/// Buffers:  the results of `forward` and `backward` belong to the layer and are valid until its
+/// Buffers:  the results of `forward` and `backward` belong to the layer and stay valid until its
 ///           next call; the input of `forward` must stay valid until `backward` returns.
 /// Before:   `backward` follows a `forward` in training, and the gradients of the layer's
-///           parameters are bound. It adds to them as `Parameter::next_contribution` says, then
-///           calls `contributed` of each parameter.
+///           parameters are bound. `backward` writes its contribution to each of them
+///           (`Parameter::next_contribution`), then calls `Parameter::contributed`.
 /// Threads:  one.
 class Layer {
  public:
@@ -40,11 +40,11 @@ class Layer {
 
   virtual std::span<const float> forward(std::span<const float> input, const Pass& pass) = 0;
 
-  /// Computes the gradient of the input from that of the output.
+  /// Returns the gradient of the input, computed from the gradient of the output.
   virtual std::span<const float> backward(std::span<const float> output_gradient) = 0;
 };
 
-/// Layers in succession: each takes the output of the one before it.
+/// A sequence of layers; the input of each layer is the output of the layer before.
 class Sequential : public Layer {
  public:
   /// Constructs a layer and appends it.
@@ -72,9 +72,9 @@ class Sequential : public Layer {
   std::vector<std::unique_ptr<Layer>> layers_;
 };
 
-/// Replaces `values` by their sums over all ranks, for layers with statistics over the samples of
-/// all ranks. Collective: every rank calls it equally often, in the same order; `name` identifies
-/// the values and is unique to one layer.
+/// Replaces `values` by their sums over all ranks. Layers call it for statistics over the samples
+/// of all ranks. `name` identifies the values and is unique to one layer. Collective: all ranks
+/// make the same calls in the same order.
 using RankSums = std::function<void(std::string_view name, std::span<double> values)>;
 
 }  // namespace kolo::trainer

@@ -9,7 +9,7 @@ namespace kolo::trainer {
 
 Linear::Linear(Device& device, ParameterSet& parameters, const std::string& name, const Options& o)
     : Linear(device,
-             // Braces guarantee that the weight is registered first.
+             // Braces guarantee that the weight is registered before the bias.
              Parameters{parameters.add(name + ".weight", {o.outputs, o.inputs},
                                        {.deviation = o.deviation}),
                         o.bias ? &parameters.add(name + ".bias", {o.outputs}, {}) : nullptr},

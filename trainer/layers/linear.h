@@ -10,7 +10,7 @@
 
 namespace kolo::trainer {
 
-/// y = x · Wᵀ + b, or y = x · Wᵀ without bias.
+/// A dense layer: y = x · Wᵀ + b, or y = x · Wᵀ without bias.
 ///
 /// Shape: x is [rows, inputs], W is [outputs, inputs], b is [outputs], y is [rows, outputs]. If no
 ///        backward pass follows, x may have fewer rows.
@@ -20,8 +20,9 @@ class Linear final : public Layer {
     std::size_t rows;
     std::size_t inputs;
     std::size_t outputs;
-    float deviation;  ///< Deviation of initial weights; biases start at zero.
-    /// False for a first layer, whose input needs no gradient; it returns an empty span.
+    float deviation;  ///< Standard deviation of initial weights; biases start at zero.
+    /// Whether `backward` computes the gradient of the input. A first layer does not need it;
+    /// `backward` then returns an empty span.
     bool input_gradient = true;
     bool bias = true;
   };
@@ -29,10 +30,10 @@ class Linear final : public Layer {
   /// Registers `name`.weight and, with a bias, `name`.bias. `device` outlives the layer.
   Linear(Device& device, ParameterSet& parameters, const std::string& name, const Options& options);
 
-  /// A layer without bias whose weight another layer has registered.
+  /// A layer without bias; its weight is a parameter of another layer.
   Linear(Device& device, Parameter& shared_weight, std::size_t rows);
 
-  /// A layer whose weight another layer has registered, with its own bias: registers `name`.bias.
+  /// A layer whose weight is a parameter of another layer. Registers the bias `name`.bias.
   Linear(Device& device, ParameterSet& parameters, const std::string& name,
          Parameter& shared_weight, std::size_t rows);
 

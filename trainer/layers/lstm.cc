@@ -121,7 +121,7 @@ std::span<const float> Lstm::backward(std::span<const float> output_gradient) {
     products_.multiply(step_factor_.operand(step.rows, 4 * width), state_weight_factor_.operand(),
                        {state_gradient_.data(), step.rows, width, width});
   }
-  // Padding is multiplied by zeros, so it must be finite.
+  // Padding of the input is multiplied by zeros, so gates and states of padding must be zero.
   const std::size_t real = sequences_.places().size();
   const PackedSequences::Step padding{real, rows - real};
   std::ranges::fill(rows_of(padding, gates_), 0.0f);

@@ -88,7 +88,7 @@ std::span<const float> BatchNorm::forward(std::span<const float> input, const Pa
 
 void BatchNorm::measure(std::span<const float> real_rows) {
   const std::size_t channels = options_.channels;
-  // Sums of x - pivot and its square, later of x and its square; last, the number of rows.
+  // Sums of x - pivot and its square, later of x and x²; last, the number of rows.
   sums_.assign(2 * channels + 1, 0.0);
   const std::span<double> first(sums_.data(), channels);
   const std::span<double> second(sums_.data() + channels, channels);
@@ -105,7 +105,7 @@ void BatchNorm::measure(std::span<const float> real_rows) {
   sum(".statistics", sums_);
   global_rows_ = sums_.back();
   for (std::size_t j = 0; j < channels; ++j) {
-    // Without rows any finite numbers do, because there are no gradients.
+    // Without rows, any finite values serve, because there are no gradients.
     const double mean = global_rows_ > 0.0 ? first[j] / global_rows_ : 0.0;
     const double variance =
         global_rows_ > 0.0 ? std::max(0.0, second[j] / global_rows_ - mean * mean) : 1.0;
@@ -117,7 +117,7 @@ void BatchNorm::measure(std::span<const float> real_rows) {
   }
 }
 
-// With n = (x - mean) rstd, and averages over all rows with common statistics:
+// With n = (x - mean) rstd, and averages over all rows that share statistics:
 //   dx = gain rstd (dy - average(dy) - n average(dy n)),   dgain = sum(dy n),   dbias = sum(dy).
 std::span<const float> BatchNorm::backward(std::span<const float> output_gradient) {
   const std::size_t channels = options_.channels;

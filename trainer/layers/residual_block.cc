@@ -18,7 +18,7 @@ struct Convolution {
   std::size_t stride;
 };
 
-/// Appends a convolution and its batch norm, with these names.
+/// Appends a convolution called `conv` and its batch norm called `norm`.
 void append_convolution(Sequential& layers, Device& device, ParameterSet& parameters,
                         const std::string& conv, const std::string& norm,
                         const ResidualBlock::Options& o, const Convolution& c) {
@@ -67,7 +67,7 @@ void PaddedShortcut::for_pixels(const Visit& visit) const {
 }
 
 std::span<const float> PaddedShortcut::forward(std::span<const float> input, const Pass&) {
-  // The added channels are zero from the start.
+  // The added channels of `output_` are zero from its construction on.
   for_pixels([&](std::size_t from, std::size_t to) {
     std::copy_n(input.data() + from, options_.input_channels, output_.data() + to);
   });
@@ -75,7 +75,7 @@ std::span<const float> PaddedShortcut::forward(std::span<const float> input, con
 }
 
 std::span<const float> PaddedShortcut::backward(std::span<const float> output_gradient) {
-  // Skipped pixels have a zero gradient from the start.
+  // The gradient of skipped pixels is zero from the construction of `input_gradient_` on.
   for_pixels([&](std::size_t from, std::size_t to) {
     std::copy_n(output_gradient.data() + to, options_.input_channels,
                 input_gradient_.data() + from);

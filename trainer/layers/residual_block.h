@@ -10,11 +10,11 @@
 
 namespace kolo::trainer {
 
-/// Every stride-th pixel of an image, with zeros for the added channels: a shortcut without
-/// parameters around layers that change the size.
+/// A shortcut without parameters around layers that change the size of an image: it takes every
+/// stride-th row and column of pixels, and fills added channels with zeros.
 ///
-/// Shape:  input [images, height, width, input_channels], output [images, ceil(height / stride),
-///         ceil(width / stride), output_channels], output_channels >= input_channels.
+/// Shape:  the input is [images, height, width, input_channels], the output [images, ceil(height /
+///         stride), ceil(width / stride), output_channels], with output_channels >= input_channels.
 /// Source: option A of He et al., "Deep Residual Learning for Image Recognition", CVPR 2016.
 class PaddedShortcut final : public Layer {
  public:
@@ -44,14 +44,15 @@ class PaddedShortcut final : public Layer {
 
 class Device;
 
-/// y = relu(norm(conv(relu(norm(conv(x))))) + shortcut(x)), with 3 × 3 convolutions and batch norm.
+/// A residual block: y = relu(norm(conv(relu(norm(conv(x))))) + shortcut(x)), with 3 × 3
+/// convolutions and batch norm.
 ///
-/// The shortcut is x itself if the block keeps the size. Otherwise it is a `PaddedShortcut` (option
-/// A of the source) or a strided 1 × 1 convolution with batch norm (option B).
+/// The shortcut returns x if the block keeps the size. Otherwise it is a `PaddedShortcut` (option A
+/// of the source) or a strided 1 × 1 convolution with batch norm (option B).
 ///
-/// Shape:  input [images, height, width, input_channels], output [images, ceil(height / stride),
-///         ceil(width / stride), output_channels]. Registers `name`.conv1, .norm1, .conv2, .norm2
-///         and, for option B, .shortcut_conv and .shortcut_norm.
+/// Shape:  the input is [images, height, width, input_channels], the output [images, ceil(height /
+///         stride), ceil(width / stride), output_channels]. Registers `name`.conv1, .norm1, .conv2,
+///         .norm2 and, for option B, .shortcut_conv and .shortcut_norm.
 /// Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016.
 class ResidualBlock final : public Sequential {
  public:
@@ -65,7 +66,7 @@ class ResidualBlock final : public Sequential {
     std::size_t output_channels;
     std::size_t stride = 1;
     Shortcut shortcut;
-    RankSums sum_over_ranks = {};  ///< See BatchNorm.
+    RankSums sum_over_ranks = {};  ///< Sums over ranks for the batch norms; see BatchNorm.
 
     std::size_t output_height() const { return (height + stride - 1) / stride; }
     std::size_t output_width() const { return (width + stride - 1) / stride; }

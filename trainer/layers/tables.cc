@@ -53,7 +53,7 @@ Embedding::Embedding(ParameterSet& parameters, const std::string& name, const Op
       output_({sequences_ * options.chunk.value_or(length_), width_}) {}
 
 std::span<const float> Embedding::forward(std::span<const std::int32_t> ids, std::size_t past) {
-  const std::size_t length = ids.size() / sequences_;  // in this pass
+  const std::size_t length = ids.size() / sequences_;  // positions per sequence in this pass
   check(ids.size() == sequences_ * length && ids.size() * width_ <= output_.size() &&
             past + length <= length_,
         "an embedding takes as many ids as it has rows");
@@ -74,7 +74,7 @@ std::span<const float> Embedding::forward(std::span<const std::int32_t> ids, std
 
 void Embedding::backward(std::span<const float> output_gradient) {
   if (position_ != nullptr) {
-    // As [sequences, length · width], the sum over sequences is a sum of rows.
+    // With the shape [sequences, length · width], the sum over sequences is a sum of rows.
     sum_rows(output_gradient, position_->gradient(), position_->next_contribution());
     position_->contributed();
   }

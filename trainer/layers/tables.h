@@ -12,26 +12,24 @@
 
 namespace kolo::trainer {
 
-/// Looks up rows of a table: y[i] = table[ids[i]].
+/// Looks up rows of a table: y[i] = table[ids[i]]. It is no `Layer`, because ids have no gradient.
 ///
-/// Shape: ids are [count], the table [entries, width], y is [count, width]. Registers `name`, a
-///        table with a sparse gradient: the rows that were looked up.
-/// Not a `Layer`: its input is integers and has no gradient.
+/// Shape: ids are [count], the table is [entries, width], y is [count, width]. Registers the table
+///        as the parameter `name`; its gradient is sparse: the rows that were looked up.
 class Lookup {
  public:
   struct Options {
     std::size_t count;
     std::size_t entries;
     std::size_t width;
-    float deviation;  ///< Deviation of initial values.
-    /// An id whose vector is zero and stays so.
+    float deviation;  ///< Standard deviation of initial values.
+    /// An id whose row is zero and stays zero.
     std::optional<std::int32_t> padding = std::nullopt;
   };
 
   Lookup(ParameterSet& parameters, const std::string& name, const Options& options);
 
-  /// Before: the ids, at most `count`, are in 0 … entries - 1 and stay valid until `backward`
-  /// returns.
+  /// Looks up at most `count` ids. Before: ids are in [0, entries), valid until `backward` returns.
   std::span<const float> forward(std::span<const std::int32_t> ids);
 
   void backward(std::span<const float> output_gradient);
@@ -43,12 +41,12 @@ class Lookup {
   std::span<const std::int32_t> ids_;
 };
 
-/// Token embedding: y[s, t] = token[id] + position[t], or y[s, t] = token[id].
+/// Token embedding: y[s, t] = token[ids[s, t]] + position[t], or without positions y[s, t] =
+/// token[ids[s, t]]. It is not a `Layer`, because ids are integers and have no gradient.
 ///
 /// Shape: ids are [sequences, length], or fewer positions per sequence if no backward pass follows;
-///        the tables are [tokens, width] and [length, width], y is [sequences · length, width].
-///        Registers `name`.token and, with positions, `name`.position.
-/// Not a `Layer`: its input is integers and has no gradient.
+///        the tables are [tokens, width] and [length, width]; y is [sequences · length, width].
+///        Registers the tables `name`.token and, with positions, `name`.position.
 class Embedding {
  public:
   struct Options {
@@ -58,7 +56,8 @@ class Embedding {
     std::size_t width;
     float deviation;
     bool has_positions = true;              ///< Whether there is a table of positions.
-    std::optional<std::size_t> chunk = {};  ///< Most positions of a pass; empty: length.
+    std::optional<std::size_t> chunk = {};  ///< Largest number of positions per pass; empty:
+                                            ///< length.
   };
 
   Embedding(ParameterSet& parameters, const std::string& name, const Options& options);
@@ -66,8 +65,8 @@ class Embedding {
   /// The token table, for an output layer that shares it.
   Parameter& token() { return token_; }
 
-  /// `past` is the position of the first ids.
-  /// Before: the ids are in 0 … tokens - 1 and stay valid until `backward` returns.
+  /// Embeds `ids`; the first id of each sequence has position `past`.
+  /// Before: ids are in [0, tokens) and stay valid until `backward` returns.
   std::span<const float> forward(std::span<const std::int32_t> ids, std::size_t past = 0);
 
   void backward(std::span<const float> output_gradient);
@@ -89,25 +88,25 @@ class Embedding {
 };
 
 /// Bag of words: y[s] is the mean of table[id] over the first lengths[s] ids of text s, or zero for
-/// a text without words.
+/// a text without words. It is not a `Layer`, because ids are integers and have no gradient.
 ///
 /// Shape: ids are [texts, length], lengths [texts], the table [words, width], y is [texts, width].
-///        Registers `name`, a table with a sparse gradient: the rows of the words that occurred.
+///        Registers the table as the parameter `name`; its gradient is sparse: the rows of words
+///        that occurred.
 /// Source: Joulin et al., "Bag of Tricks for Efficient Text Classification", EACL 2017.
-/// Not a `Layer`: its input is integers and has no gradient.
 class EmbeddingBag {
  public:
   struct Options {
     std::size_t texts;
-    std::size_t length;  ///< Ids per text; the last ones may be padding.
+    std::size_t length;  ///< Ids per text, including padding at the end.
     std::size_t words;   ///< Size of the vocabulary.
     std::size_t width;
-    float deviation;  ///< Deviation of initial values.
+    float deviation;  ///< Standard deviation of initial values.
   };
 
   EmbeddingBag(ParameterSet& parameters, const std::string& name, const Options& options);
 
-  /// Before: ids are in 0 … words - 1, lengths in 0 … length; both stay valid until `backward`
+  /// Before: ids are in [0, words) and lengths in [0, length]; both stay valid until `backward`
   /// returns.
   std::span<const float> forward(std::span<const std::int32_t> ids,
                                  std::span<const std::int32_t> lengths);
@@ -123,32 +122,31 @@ class EmbeddingBag {
   std::span<const std::int32_t> ids_, lengths_;
 };
 
-/// Selects rows of each sequence: y[s, i] = x[s, positions[s, i]]. A row may be selected
-/// repeatedly.
+/// Selects rows of each sequence: y[s, i] = x[s, positions[s, i]]. Positions may repeat.
 ///
-/// Shape: x is [sequences · length, width], positions are [sequences, taken], y is
-///        [sequences · taken, width].
+/// Shape: x is [sequences · length, width], positions are [sequences, taken], y is [sequences ·
+///        taken, width].
 class RowSelection final : public Layer {
  public:
   struct Options {
     std::size_t sequences;
     std::size_t length;
-    std::size_t taken;  ///< Rows per sequence.
+    std::size_t taken;  ///< Selected rows per sequence.
     std::size_t width;
   };
 
   explicit RowSelection(const Options& options);
 
-  /// Sets the positions for the next passes; by default, the first row of each sequence, `taken`
-  /// times.
-  /// Before: each in 0 … length - 1; they stay valid until `backward` returns.
+  /// Sets the positions for the next passes. By default, each selected row is the first of its
+  /// sequence.
+  /// Before: positions are in [0, length) and stay valid until `backward` returns.
   void set_positions(std::span<const std::int32_t> positions);
 
   std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
   std::span<const float> backward(std::span<const float> output_gradient) override;
 
  private:
-  /// The input row that output row `row` copies.
+  /// The index of the input row that output row `row` copies.
   std::size_t source_of(std::size_t row) const;
 
   Options options_;

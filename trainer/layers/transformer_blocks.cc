@@ -15,7 +15,7 @@ struct Block {
   std::size_t rows;
   std::size_t width;
 
-  /// Appends a dense layer; `inputs` and `outputs` are multiples of the width.
+  /// Appends a dense layer; `inputs` and `outputs` count multiples of the width.
   void append_linear(Sequential& to, const char* layer, std::size_t inputs, std::size_t outputs,
                      float deviation) const {
     to.append<Linear>(device, parameters, name + layer,
@@ -27,19 +27,19 @@ struct Block {
   void append_norm(Sequential& to, const char* layer) const {
     to.append<LayerNorm>(parameters, name + layer, rows, width);
   }
-  /// Appends contract(gelu(expand(x))).
+  /// Appends layers that compute contract(gelu(expand(x))).
   void append_inner_layer(Sequential& to, float deviation, float contract_deviation) const {
     append_linear(to, ".expand", 1, 4, deviation);
     to.append<Gelu>(rows * 4 * width);
     append_linear(to, ".contract", 4, 1, contract_deviation);
   }
-  /// Appends x + y(x), and returns y.
+  /// Appends a layer that computes x + y(x), and returns y, to which layers can be appended.
   Sequential& append_sum(Sequential& to) const {
     return to.append<Residual>(rows * width, rows * width).main();
   }
 };
 
-/// Options of the dropout layer `number` after the dropout of attention weights.
+/// The options of a dropout layer whose index is that of attention weights plus `number`.
 Dropout::Options dropout_after(const SelfAttention::Options& attention, std::uint64_t number) {
   Dropout::Options options{.samples = attention.sequences,
                            .width = attention.length * attention.width,

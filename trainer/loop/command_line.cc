@@ -16,7 +16,8 @@
 namespace kolo::trainer {
 namespace {
 
-// The defaults of all other options depend on model and shape, so these two are parsed first.
+// Parses --model and --shape and returns their defaults. The defaults of all other options depend
+// on these two, so they are parsed first.
 Config find_defaults(const Catalog& catalog, int argc, const char* const* argv) {
   CLI::App app;
   Config first;
@@ -32,7 +33,7 @@ Config find_defaults(const Catalog& catalog, int argc, const char* const* argv) 
   });
 }
 
-/// "NAME: help; NAME: help …".
+/// Lists entries as "NAME: help; NAME: help …".
 template <typename Entry>
 std::string list(const Registry<Entry>& registry) {
   std::string text;
@@ -42,7 +43,7 @@ std::string list(const Registry<Entry>& registry) {
   return text;
 }
 
-/// "MODEL: SHAPE, SHAPE …; MODEL: …".
+/// Lists shapes as "MODEL: SHAPE, SHAPE …; MODEL: …".
 std::string list_shapes(const Catalog& catalog) {
   std::string text;
   for (const ModelEntry& model : catalog.models.entries()) {
@@ -55,7 +56,7 @@ std::string list_shapes(const Catalog& catalog) {
   return text;
 }
 
-/// Addition to an option's help: the choices in the catalog, or the range of numbers.
+/// Returns an addition to an option's help: the choices in the catalog, or the range of numbers.
 std::string more_help(const ConfigOption& option, const Catalog& catalog) {
   if (option.name == "--model") {
     return list(catalog.models) +
@@ -85,8 +86,8 @@ void add_option(CLI::App& app, const ConfigOption& option, const Catalog& catalo
   }
 }
 
-/// Whether one of the entries that satisfy `is_chosen` reads an option. Adds all entries that read
-/// it to `owners`.
+/// Returns whether an entry for which `is_chosen` is true reads `option`. Adds to `owners` the
+/// names of all entries that read it.
 template <typename Entry, typename IsChosen>
 bool is_read(const Registry<Entry>& registry, const IsChosen& is_chosen, const std::string& option,
              std::string_view registry_name, std::string& owners) {
@@ -103,13 +104,13 @@ bool is_read(const Registry<Entry>& registry, const IsChosen& is_chosen, const s
   return found;
 }
 
-/// Errors: UsageError for an option that was changed and that nothing in this job reads, naming
-///         what reads it.
+/// Checks that this job reads all options that were changed. Errors: UsageError for an option that
+/// it does not read, naming the entries that do.
 void require_read(const CLI::App& app, const Config& c, const Catalog& catalog) {
   const auto is_named = [](const std::string& name) {
     return [&name](const auto& entry) { return entry.name == name; };
   };
-  // Data that does not exist yet may be in any format that the task reads.
+  // Data that does not exist yet may have any format that the task reads.
   const DatasetEntry* const format = find_format(c, catalog);
   const TaskEntry& task = catalog.tasks.at(c.task);
   const auto may_be_format = [&](const DatasetEntry& entry) {

@@ -14,35 +14,36 @@
 
 namespace kolo::trainer {
 
-/// The result of the command line: a job, or a text to print before leaving with status 0.
+/// The parsed command line: a job, or a text to print before the program exits with status 0.
 struct CommandLine {
   Config config;
-  std::vector<Setting> settings;    ///< All options with their values, except those of the runtime.
-  std::optional<std::string> text;  ///< Text of --help or --version.
+  std::vector<Setting> settings;    ///< Values of all options except those of the runtime.
+  std::optional<std::string> text;  ///< Output of --help or --version; empty for a job.
 };
 
 /// Whether a command needs --data.
 enum class DataOption { kRequired, kOptional };
 
-/// Parses the command line. Defaults depend on --model. KOLO_THREADS replaces a missing --threads;
-/// the runtime reads its own variables. See `add_config_option` for --config.
-/// Errors: UsageError for unknown or malformed options, KoloError(kConfig) as `validate`.
+/// Parses and validates the command line. Defaults depend on --model and --shape. The environment
+/// variable KOLO_THREADS sets --threads if that is missing; the runtime reads its own variables.
+/// See `add_config_option` for --config.
+/// Errors: UsageError for unknown, malformed or unused options; those of `validate`.
 CommandLine parse_command_line(int argc, const char* const* argv, const Catalog& catalog,
                                DataOption data = DataOption::kRequired);
 
-/// Adds the option --config FILE to `app`: a TOML file whose keys are the long names of options, as
-/// in `batch = 32`. Tables may group them in any way; table names have no meaning. The command line
-/// takes precedence over the file, and the file over the environment.
-/// Errors: `app.parse` throws CLI::ParseError naming the file with the line that is not TOML, or
-///         the key that is not an option or has a list as its value.
+/// Adds the option --config FILE to `app`. FILE is a TOML file whose keys are the long names of
+/// options, as in `batch = 32`. Tables may group keys; table names have no meaning. The command
+/// line takes precedence over the file, and the file over the environment.
+/// Errors: `app.parse` throws CLI::ParseError naming file and line, if the file is not TOML, a key
+///         is not an option, or a value is a list.
 void add_config_option(CLI::App& app);
 
-/// Returns `text`, preceded by file and line of the first option that it names (such as "--batch")
-/// whose value is from --config.
+/// Returns the error message `text`, preceded by a file and line of --config if `text` names an
+/// option (such as "--batch") whose value is from that file. The first such option counts.
 std::string in_config_file(const CLI::App& app, const std::string& text);
 
-/// Calls `call`, which parses and checks the command line. Errors: those of `call`, with file and
-/// line if the value is from --config.
+/// Calls `call`, which parses and checks the command line, and returns its result. Errors: those of
+/// `call`, with messages extended by `in_config_file`.
 template <typename Call>
 auto naming_config_file(const CLI::App& app, const Call& call) {
   try {
@@ -58,14 +59,14 @@ auto naming_config_file(const CLI::App& app, const Call& call) {
   }
 }
 
-/// All options of a parsed command line with their values, given or default, except the runtime's
-/// options, options without a value, and --config itself.
+/// The options of a parsed command line with their values, given or default. Excludes the runtime's
+/// options, options without a value, and --config.
 std::vector<Setting> settings_of(const CLI::App& app);
 
-/// The runtime's options that must be equal on all ranks and differ from their defaults.
+/// The runtime's options that must be equal on all ranks and whose values differ from the defaults.
 std::vector<Setting> settings_of(const Options& options);
 
-/// The text of a --config file with a key for each setting.
+/// The text of a --config file that sets these options.
 std::string to_toml(const std::vector<Setting>& settings);
 
 }  // namespace kolo::trainer

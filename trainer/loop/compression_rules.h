@@ -10,34 +10,37 @@
 
 namespace kolo::trainer {
 
-/// The properties of a job that decide how `auto` compresses an adaptive optimizer's gradients.
+/// The properties of a job that determine how "auto" compresses an adaptive optimizer's gradients.
 struct AdaptiveJob {
-  std::size_t warmup_steps;  ///< Steps in which the learning rate rises.
+  std::size_t warmup_steps;  ///< Steps of the learning-rate warm-up.
   std::size_t total_steps;
 };
 
-/// The compression rules of a job with an adaptive optimizer: `rules`, except that a sole `auto`
-/// for all gradients becomes what such jobs need to reach the loss of dense training. Embeddings
-/// stay dense, top-k loses no sums, and unless `rules` names a warm-up, dense steps last for 15 %
-/// of all steps or 1.2 times the learning-rate warm-up, whichever is longer. Pure.
+/// The compression rules of a job with an adaptive optimizer. If `rules` is a single "auto" for all
+/// gradients, the result adds what such jobs need to reach the loss of dense training: embeddings
+/// stay dense, the top-k quota rule is lossless, and the first steps are dense. Their number is
+/// that of `rules` or, if it names none, 15 % of all steps or 1.2 times the learning-rate warm-up,
+/// whichever is larger. Other rules are returned unchanged. Pure.
 ///
 ///     auto(0.02)   ->   embedding*=none,*=auto(0.02,warmup=150,rule=lossless)
 std::string adaptive_rules(const std::string& rules, const AdaptiveJob& job);
 
-/// True if a top-k rule has no dense steps after the learning-rate warm-up of `warmup_steps` steps:
-/// an adaptive optimizer's second moments are then too young. Pure.
+/// Whether a top-k rule starts sparse steps before the learning-rate warm-up of `warmup_steps`
+/// steps has ended. At that time, an adaptive optimizer's second moments are not yet reliable.
+/// Pure.
 bool begins_sparse_early(const std::string& rules, std::size_t warmup_steps);
 
-/// Errors: KoloError(kConfig) if the rules name a codec and the device is not "cpu": codecs work on
-///         gradients in host memory, so a job on a GPU would be dense despite its report.
+/// Checks that compression works on the job's device. Codecs compress gradients in host memory, so
+/// on a GPU gradients would be sent dense although the job reports compression. Errors:
+/// KoloError(kConfig) if the rules name a codec and the device is not "cpu".
 void require_device_compression(const Options& options);
 
-/// The dtype in which a job keeps and sends its gradients: the one that --gradients names. For
-/// "auto" it is bfloat16 if products are bfloat16, on the processor and if nothing else rounds or
-/// compresses gradients; else float32. `options` are the runtime's options in force.
+/// The dtype in which a job stores and sends gradients, as --gradients says. "auto" is bfloat16 if
+/// the job runs on the processor with bfloat16 products and without shards, compression and another
+/// wire dtype; otherwise it is float32. `options` are the runtime's options in force.
 ///
-/// Errors: KoloError(kConfig) for bfloat16 on a GPU, and with sparse compression, whose residuals
-///         belong to float32 gradients.
+/// Errors: KoloError(kConfig) if bfloat16 is named with a GPU, with shards, or with sparse
+///         compression, whose residuals need float32 gradients.
 DType gradient_dtype(const Config& config, const Options& options);
 
 }  // namespace kolo::trainer

@@ -29,7 +29,7 @@ std::string text_of(std::string_view key, const toml::node& value) {
                                      value.source().begin.line, key));
 }
 
-/// Gives an unknown key a clear error; CLI11 says only that it cannot be read.
+/// Checks that a key names an option; CLI11's own error says only that the key cannot be read.
 void require_option(const CLI::App& app, const std::string& key, const toml::node& value) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -41,7 +41,7 @@ void require_option(const CLI::App& app, const std::string& key, const toml::nod
                                      nearest ? "; did you mean " + *nearest + "?" : ""));
 }
 
-/// Position in `text` of this flag, unless it is part of a longer flag.
+/// The position of `flag` in `text`, where it must not be part of a longer flag.
 std::size_t find_flag(std::string_view text, std::string_view flag) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789-";
   for (std::size_t at = text.find(flag); at != text.npos; at = text.find(flag, at + 1)) {
@@ -51,10 +51,10 @@ std::size_t find_flag(std::string_view text, std::string_view flag) {
   return text.npos;
 }
 
-/// Makes CLI11 read TOML with a full parser: its own reader does not support escapes.
+/// Reads TOML for CLI11 with a full parser, because CLI11's own reader does not support escapes.
 class TomlFormat final : public CLI::Config {
  public:
-  /// `app` outlives it.
+  /// `app` outlives this object.
   explicit TomlFormat(const CLI::App& app) : app_(app) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream& in) const override {
@@ -71,7 +71,7 @@ class TomlFormat final : public CLI::Config {
     return options;
   }
 
-  /// "FILE: line N: " for the first option of the file that `text` names.
+  /// Returns "FILE: line N: " for the first option of the file that `text` names.
   std::string place_of(std::string_view text) const {
     const auto first = std::ranges::min_element(
         lines_, {}, [&](const auto& each) { return find_flag(text, each.first); });
@@ -101,7 +101,8 @@ class TomlFormat final : public CLI::Config {
     }
   }
 
-  /// Records the line unless the command line sets the option. Errors may use any of its names.
+  /// Records the line of an option unless the command line sets that option. Each of its names gets
+  /// the line, because errors may use any of them.
   void note_line(const std::string& name, std::uint32_t line) const {
     const CLI::Option* const option = app_.get_option_no_throw("--" + name);
     if (option == nullptr || option->count() > 0) return;
@@ -109,7 +110,7 @@ class TomlFormat final : public CLI::Config {
   }
 
   const CLI::App& app_;
-  mutable std::map<std::string, std::uint32_t> lines_;  // by flag
+  mutable std::map<std::string, std::uint32_t> lines_;  // line numbers by flag
 };
 
 template <typename Number>

@@ -60,20 +60,21 @@ std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const 
   return model;
 }
 
-/// Averages a model's buffers over ranks. Running statistics differ between ranks during training;
-/// their means are evaluated and saved, while training continues with each rank's own.
+/// Averages a model's buffers over ranks. Buffers such as running statistics differ between ranks
+/// during training. Their means are evaluated and saved; training continues with the buffers of
+/// each rank.
 ///
-/// Threads: one. `runtime` and `parameters` outlive it.
+/// Threads: one. `runtime` and `parameters` outlive this object.
 class BufferMeans final : public Stateful {
  public:
   BufferMeans(Runtime& runtime, ParameterSet& parameters)
       : runtime_(runtime), parameters_(parameters) {}
 
-  /// Replaces the buffers by their means over all ranks, with equal bits on each. Collective.
+  /// Replaces the buffers by their means over all ranks, with equal bits on all ranks. Collective.
   void begin() {
     own_ = all();
     if (own_.empty()) return;
-    // One exchange for all buffers, because they are small and many.
+    // All buffers share one all-reduce, because they are small and many.
     std::vector<float> means = own_;
     runtime_
         .all_reduce("buffers", {means.data(), means.size(), DType::kFloat32}, ReduceOp::kAverage)
@@ -83,8 +84,8 @@ class BufferMeans final : public Stateful {
   /// Restores each rank's own buffers.
   void end() { set(own_); }
 
-  /// Call outside of `begin` and `end`; collective when saving. It saves the means, which another
-  /// number of ranks resumes with, and each rank's own buffers.
+  /// Saves or restores the means and this rank's buffers; a job with another number of ranks
+  /// resumes with the means. Call only while `begin` is not in effect. Collective when saving.
   void visit_state(StateVisitor& visitor) override {
     std::deque<Buffer>& buffers = parameters_.buffers();
     if (!visitor.is_restoring()) begin();
@@ -115,7 +116,7 @@ class BufferMeans final : public Stateful {
 
   Runtime& runtime_;
   ParameterSet& parameters_;
-  std::vector<float> own_;  // of all buffers, between `begin` and `end`
+  std::vector<float> own_;  // this rank's buffers, between `begin` and `end`
 };
 
 class CpuLearner final : public Learner, private Stateful {
@@ -194,8 +195,8 @@ class CpuLearner final : public Learner, private Stateful {
     return loss_->evaluate(output, batch.targets, row_weight);
   }
 
-  const bool joins_;               // in steps where this rank has no samples
-  const double samples_per_step_;  // of this rank, in a full step
+  const bool joins_;               // whether ranks without samples join
+  const double samples_per_step_;  // samples of this rank in a full step
   Device device_;
   std::string origin_;
   std::unique_ptr<Model> model_;

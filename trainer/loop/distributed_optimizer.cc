@@ -22,7 +22,7 @@ void bind(Parameter& parameter, const BufferView& gradient) {
   }
 }
 
-/// Index of each parameter's gradient in the set, which contains all gradients that are not rows.
+/// The index of each parameter's gradient in the GradientSet, which has all gradients except rows.
 std::vector<std::size_t> places_of(const ParameterSet& parameters) {
   std::vector<std::size_t> places;
   std::size_t next = 0;
@@ -33,7 +33,7 @@ std::vector<std::size_t> places_of(const ParameterSet& parameters) {
   return places;
 }
 
-/// Whether some gradient is sent sparsely, now or later.
+/// Whether any gradient is sparse or may become sparse.
 bool has_sparse(const GradientSet& gradients) {
   for (std::size_t place = 0; place < gradients.size(); ++place) {
     if (gradients.may_become_sparse(place)) return true;
@@ -100,7 +100,7 @@ void DistributedOptimizer::visit_state(StateVisitor& visitor) {
   visitor.bytes_of_ranks("compression", compression);
   if (!visitor.is_restoring()) return;
   if (std::ranges::all_of(compression, [](const auto& bytes) { return bytes.empty(); })) {
-    // The checkpoint is from a job with shards, which has no compression.
+    // The checkpoint belongs to a job with shards, which had no compression.
   } else if (visitor.has_other_ranks()) {
     gradients_.remap_compression(compression);
   } else {
@@ -124,7 +124,7 @@ void DistributedOptimizer::await_averages() {
       gradients_.wait();
       rows_.finish();
     }
-    // Ranks without samples take part in the others' pending collectives, and get the averages.
+    // Ranks without samples participate in the other ranks' collectives, and so get the averages.
     if (participation_.leaves_out_ranks) runtime_.join();
   });
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());

@@ -20,33 +20,31 @@
 
 namespace kolo::trainer {
 
-/// Connects a model's parameters on the processor to the runtime. Gradients live in the runtime's
-/// arena; each is marked ready as soon as the backward pass has written it, and a step waits for
-/// the averages.
+/// A ParameterUpdater for ranks that each update all weights. Gradients are in the runtime's arena.
+/// Each is marked ready as soon as the backward pass has written it; a step waits for the averages.
 ///
-/// Some averages are finished directions, which the optimizer only follows: averages of gradients
-/// with momentum correction, and sparse averages with an adaptive optimizer. For the latter, each
-/// rank marks directions instead of gradients (`OwnDirections`) from the first step after a dense
-/// warm-up, and these directions are not clipped.
+/// Some averages are directions that the optimizer applies as they are (`Optimizer::follow`):
+/// averages of gradients with momentum correction, and sparse averages with an adaptive optimizer.
+/// For the latter, from the first step after the dense warm-up on, each rank marks directions ready
+/// in place of gradients (`OwnDirections`); these are not clipped.
 ///
-/// Gradients are float32 or bfloat16. bfloat16 gradients are rounded once as they are written,
-/// summed in float32, and rounded once more; norms and updates are computed in float32.
+/// Gradients are float32 or bfloat16. A bfloat16 gradient is rounded when it is written, summed in
+/// float32, and rounded once more. Norms and updates are computed in float32.
 ///
-/// Sparse gradients of tables (`Parameter::rows`) are averaged by row, in float32, and not
-/// compressed.
+/// Sparse gradients of tables (`Parameter::rows`) are averaged in float32, without compression.
 class DistributedOptimizer final : public ParameterUpdater {
  public:
   struct Options {
     UpdateGate::Options gate = {};
-    std::string compression = {};  ///< Rules by parameter; empty: the runtime's.
-    /// Dtype of the gradients in the arena, not of rows. kBFloat16 excludes sparse compression.
+    std::string compression = {};  ///< Compression rules by parameter; empty: the runtime's.
+    /// Dtype of gradients except rows. kBFloat16 excludes sparse compression.
     DType gradient_dtype = DType::kFloat32;
-    /// Averages are weighted by samples (`take_part`), and ranks without samples join.
+    /// Whether averages are weighted by samples (`take_part`) and ranks without samples join.
     bool counts_samples = false;
   };
 
   /// Registers the gradients and broadcasts the parameters of rank 0. Errors: those of the runtime;
-  /// KoloError(kConfig) for a momentum correction that differs from the optimizer's momentum.
+  /// KoloError(kConfig) if momentum correction has another momentum than the optimizer.
   DistributedOptimizer(Runtime& runtime, ParameterSet& parameters,
                        std::unique_ptr<Optimizer> optimizer, const Options& options,
                        const Clock& clock);
@@ -60,7 +58,7 @@ class DistributedOptimizer final : public ParameterUpdater {
   UpdateVerdict clip() override;
   StepReport update(float lr, const UpdateVerdict& verdict) override;
 
-  /// Visits everything except the parameters. Call between steps; restoring is collective.
+  /// Visits all state except the parameters. Call between steps; restoring is collective.
   void visit_state(StateVisitor& visitor) override;
 
   PlanSummary plan() const override { return gradients_.plan(); }
@@ -71,17 +69,18 @@ class DistributedOptimizer final : public ParameterUpdater {
 
  private:
   void update_all(float lr, float gradient_scale);
-  /// Determines how each gradient is treated in the next step; this may change after any step.
+  /// Determines how the next step treats each gradient; the runtime may change this after any step.
   void begin_step();
-  /// Called before a gradient is marked ready: turns sparse gradients into directions, and observes
-  /// those that are still dense.
+  /// Replaces a sparse gradient by its direction, and observes a gradient that may become sparse
+  /// later. Called before a gradient is marked ready.
   void prepare(std::size_t index);
   void update(std::size_t index, float lr, float gradient_scale);
-  /// Errors: KoloError(kConfig) unless the corrected momentum is the optimizer's.
+  /// Errors: KoloError(kConfig) if momentum correction has another momentum than the optimizer.
   void require_momentum(std::size_t index) const;
-  /// Scales the sparse gradients, whose residuals carry no loss scale.
+  /// Multiplies gradient `index` by `factor` if it is sparse. Residuals have no loss scale, so
+  /// sparse gradients lose it before they are sent and get it back afterwards.
   void scale_sparse(std::size_t index, float factor);
-  /// Calls the runtime and counts the time as exposed communication.
+  /// Calls `call`, which calls the runtime, and counts its time as exposed communication.
   template <typename Call>
   void communicate(Call&& call) {
     const TimePoint begin = clock_.now();
@@ -91,19 +90,18 @@ class DistributedOptimizer final : public ParameterUpdater {
 
   Runtime& runtime_;
   ParameterSet& parameters_;
-  const ShardPlan shares_;  // divides the work of taking norms among ranks
+  const ShardPlan shares_;  // divides the computation of norms among ranks
   std::unique_ptr<Optimizer> optimizer_;
   UpdateGate gate_;
   const Clock& clock_;
   ParticipationWeight participation_;
-  float unscale_ = 1.0f;                   // 1 / loss scale of this step; `clip` may change the
-                                           // loss scale
-  Duration exposed_{0};                    // since the last step
-  const std::vector<std::size_t> places_;  // index in `gradients_` by parameter, except rows
+  float unscale_ = 1.0f;                   // 1 / loss scale before `clip`, which may change it
+  Duration exposed_{0};                    // exposed communication since the last step
+  const std::vector<std::size_t> places_;  // index in `gradients_` by parameter; unused for rows
   GradientSet gradients_;
   RowExchange rows_;
-  std::optional<OwnDirections> directions_;  // of an adaptive optimizer with sparse gradients
-  // In this step, by parameter; false for rows.
+  std::optional<OwnDirections> directions_;  // set if an adaptive optimizer has sparse gradients
+  // Treatment of each gradient in this step, by parameter; false for rows.
   std::vector<bool> is_sparse_, corrects_momentum_, is_observed_, becomes_direction_;
 };
 

@@ -19,7 +19,7 @@ namespace kolo::trainer {
 
 namespace {
 
-/// Parameters and buffers, by name.
+/// The parameters and buffers of a model, with their names.
 std::vector<NamedTensor> tensors_of(const ParameterSet& parameters) {
   std::vector<NamedTensor> tensors;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -31,7 +31,7 @@ std::vector<NamedTensor> tensors_of(const ParameterSet& parameters) {
   return tensors;
 }
 
-/// The first 64 bytes of each rank's text.
+/// Returns the first 64 bytes of each rank's text, in rank order. Collective.
 std::vector<std::string> gather_text(Runtime& runtime, std::string text) {
   constexpr std::size_t kBytes = 64;
   text.resize(kBytes);
@@ -145,7 +145,7 @@ float row_weight(const Config& config, const Runtime& runtime, const Task& task,
                  const Batch& batch) {
   const bool is_own = config.uneven == "join";
   const std::size_t samples = is_own ? batch.rank_samples : batch.global_samples;
-  // If some rows have no target, this is the expected number of rows with one.
+  // If some rows have no target, `rows` is the expected number of rows with a target.
   const double rows = static_cast<double>(samples) * task.targets_per_sample();
   return static_cast<float>((is_own ? 1 : runtime.world_size()) / rows);
 }

@@ -12,7 +12,7 @@ std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, co
   if (runtime.options().device == "cpu") return make_cpu_learner(config, runtime, task, catalog);
   require_offered_on_gpus(config);
   require_device_compression(runtime.options());
-  gradient_dtype(config, runtime.options());  // refuses a dtype that needs the processor
+  gradient_dtype(config, runtime.options());  // throws for a dtype that needs the processor
 #if KOLO_CUDA_TRAINER
   return cuda::make_learner(config, runtime, task);
 #else

@@ -22,7 +22,7 @@ OptimizerOptions optimizer_options(const Config& config) {
   return options;
 }
 
-/// Rules that apply to no parameter are most likely misspelt.
+/// Warns of rules that apply to no parameter, which are most likely misspelt.
 void warn_of_unused_rules(const Config& config, const Options& options,
                           const ParameterSet& parameters) {
   const auto warn = [](std::string_view option, const std::string& pattern) {
@@ -42,7 +42,7 @@ void warn_of_unused_rules(const Config& config, const Options& options,
   }
 }
 
-/// Errors: KoloError(kConfig) for features that need all ranks in every step.
+/// Checks that ranks may join. Errors: KoloError(kConfig) for features that need all ranks.
 void require_joinable(const Options& options, const ParameterSet& parameters) {
   if (options.compression != "none" && !options.compression.empty()) {
     throw_config_error("--uneven join with --compression " + options.compression +
@@ -60,7 +60,7 @@ void require_joinable(const Options& options, const ParameterSet& parameters) {
 std::unique_ptr<ParameterUpdater> make_sharded(const Config& config, const OptimizerEntry& entry,
                                                Runtime& runtime, ParameterSet& parameters,
                                                const Clock& clock) {
-  gradient_dtype(config, runtime.options());  // is float32, or else refused
+  gradient_dtype(config, runtime.options());  // throws unless it is float32
   using Keep = ShardOptions::Keep;
   const auto make = [&](ParameterSet& of) { return entry.make(of, optimizer_options(config)); };
   return make_sharded_optimizer(
@@ -70,7 +70,7 @@ std::unique_ptr<ParameterUpdater> make_sharded(const Config& config, const Optim
       clock);
 }
 
-/// Advises users of an adaptive optimizer with sparse gradients.
+/// Warns users of an adaptive optimizer of unsuitable options for sparse gradients.
 void advise_adaptive(const Config& config, const std::string& compression) {
   if (begins_sparse_early(compression, config.warmup_steps)) {
     log::warn(

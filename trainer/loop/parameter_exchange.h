@@ -17,8 +17,7 @@ struct GradientStorage {
   DType dtype = DType::kFloat32;
 };
 
-/// Registers a gradient to be averaged, in memory of the runtime, for each parameter whose gradient
-/// is not rows. Collective.
+/// Registers all dense gradients, with memory of the runtime. Collective.
 /// Errors: KoloError(kMismatch) if ranks have different parameters.
 GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters,
                                const GradientStorage& storage, GradientOptions options);
@@ -26,35 +25,35 @@ GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters,
 /// Broadcasts the parameters and buffers of rank 0. Collective.
 void broadcast_values(Runtime& runtime, ParameterSet& parameters);
 
-/// Averages the row gradients of a model's tables over all ranks, in the background. Kolo's cost
-/// model decides for each sum whether to send the rows or the whole table. Either way, the result
-/// consists of the rows whose average is not zero.
+/// Averages sparse gradients of tables over all ranks, in the background. For each sum, Kolo's cost
+/// model decides whether to send the rows or the whole table. In both cases, the result has the
+/// rows whose average is not zero.
 ///
-/// Collective: all ranks call the same functions for the same parameters.
-/// Threads: one. `runtime` and `parameters` outlive it.
+/// Collective: all ranks call the same functions for the same parameters in the same order.
+/// Threads: one. `runtime` and `parameters` outlive this object.
 class RowExchange {
  public:
   RowExchange(Runtime& runtime, ParameterSet& parameters)
       : runtime_(runtime), parameters_(parameters), sums_(parameters.size()) {}
 
-  /// Starts to average the gradient of a parameter with rows. Before: all its rows are complete.
+  /// Starts averaging the rows of parameter number `parameter`. Before: its rows are complete.
   void begin(std::size_t parameter);
 
-  /// Waits for the averages started since the last call; each replaces its gradient. Errors: those
-  /// of the runtime.
+  /// Blocks until the averages started since the last call are complete, and replaces each gradient
+  /// by its average. Errors: those of the runtime.
   void finish();
 
  private:
   struct Sum {
-    std::optional<Ticket> ticket;  // while the sum is under way
-    std::vector<RowSums> memory;   // of the last result
+    std::optional<Ticket> ticket;  // set while the sum is in flight
+    std::vector<RowSums> memory;   // memory of the last result, reused for the next sum
   };
 
   void finish(std::size_t parameter);
 
   Runtime& runtime_;
   ParameterSet& parameters_;
-  std::vector<Sum> sums_;  // by parameter
+  std::vector<Sum> sums_;  // sums by parameter number
 };
 
 }  // namespace kolo::trainer

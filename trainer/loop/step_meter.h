@@ -15,12 +15,12 @@
 
 namespace kolo::trainer {
 
-/// Measures the steps of this rank: time, samples and bytes. Threads: one.
+/// Collects time, samples and sent bytes of this rank's steps. Threads: one.
 class StepMeter {
  public:
   struct Step {
     Duration time;
-    Duration exposed;  ///< See StepReport.
+    Duration exposed;  ///< Exposed communication; see StepReport.
     std::size_t samples;
     std::uint64_t wire_bytes;
   };
@@ -35,7 +35,7 @@ class StepMeter {
     ++interval_steps_;
   }
 
-  /// Means over the steps since the last call. Before: at least one step.
+  /// Means over the steps since the last `take_interval`. Before: at least one step.
   struct Interval {
     double step_ms;
     double exposed_share;
@@ -50,8 +50,8 @@ class StepMeter {
     return interval;
   }
 
-  /// Writes the medians, the rate of all steps and the bytes that all ranks sent to `summary`.
-  /// Collective.
+  /// Writes to `summary` the median times of a step, the rate over all steps, and the bytes that
+  /// all ranks sent per step. Collective.
   void enter(Summary& summary, Runtime& runtime) const {
     const std::uint64_t sent = wire_bytes_ / std::max<std::size_t>(step_ms_.size(), 1);
     for (const std::uint64_t bytes : gather(runtime, "wire bytes", sent)) {
@@ -66,7 +66,7 @@ class StepMeter {
   }
 
  private:
-  /// Returns 0 if nothing was trained, as when a finished job is resumed.
+  /// Samples per second; 0 if no step was taken, as when a finished job is resumed.
   static double rate(std::size_t samples, double ms) {
     return ms > 0.0 ? 1e3 * static_cast<double>(samples) / ms : 0.0;
   }
@@ -74,7 +74,7 @@ class StepMeter {
   std::vector<double> step_ms_, exposed_ms_;
   std::size_t samples_ = 0;
   std::uint64_t wire_bytes_ = 0;
-  // Since the last interval.
+  // Totals since the last `take_interval`.
   double interval_ms_ = 0.0, interval_exposed_ms_ = 0.0;
   std::size_t interval_samples_ = 0, interval_steps_ = 0;
 };

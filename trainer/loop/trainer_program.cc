@@ -59,8 +59,9 @@ std::string describe(const Config& config, const Runtime& runtime, const Task& t
   return text;
 }
 
-/// The vocabularies of a job for texts, unless its data decides. Vocabularies stored with the
-/// weights take precedence, because the options of a run may name a folder that no longer exists.
+/// Finds the vocabularies of a job for texts; empty if they are built from the data. Vocabularies
+/// stored with the weights take precedence, because options may name a folder that no longer
+/// exists.
 TextFiles find_vocabularies(const Config& config) {
   TextFiles files;
   if (!config.weights.empty()) files = vocabularies_of(config.weights);
@@ -79,15 +80,15 @@ TextFiles find_vocabularies(const Config& config) {
   return files;
 }
 
-/// Checks the options of `kolo-train evaluate` and `kolo-train generate`.
+/// Checks that `kolo-train evaluate` or `kolo-train generate` has --weights.
 void require_weights(std::string_view command, const Config& config) {
   if (config.weights.empty()) {
     throw UsageError(fmt::format("kolo-train {}: --weights is missing: name a file", command));
   }
 }
 
-/// Call after training, when all results outside the run's folder are written. Errors:
-/// KoloError(kIo) if weights or numbers in that folder are missing, saying what is there.
+/// Checks that the run's folder has the last checkpoint and all numbers. Call after training, when
+/// all other results are written. Errors: KoloError(kIo) if any is missing, naming what exists.
 void require_complete(const Config& config, const Summary& summary, bool log_is_complete) {
   std::string what;
   if (!summary.is_saved) {
@@ -108,7 +109,7 @@ void require_complete(const Config& config, const Summary& summary, bool log_is_
 
 void train_job(const Catalog& catalog, const CommandLine& command_line) {
   const Config& config = command_line.config;
-  std::optional<StopSignals> signals;  // before any thread starts
+  std::optional<StopSignals> signals;  // created before any thread starts
   if (!config.run.empty()) signals.emplace();
   set_compute_threads(config.threads);
   Runtime runtime = Runtime::from_environment(config.runtime);
@@ -187,7 +188,7 @@ void evaluate_job(const Catalog& catalog, const CommandLine& command_line) {
   runtime.close();
 }
 
-/// Runs on this process alone: the result would be equal on all ranks.
+/// Generates text on this process alone, because the result would be equal on all ranks.
 void generate_job(const Catalog& catalog, const CommandLine& command_line) {
   const Config& config = command_line.config;
   require_weights("generate", config);
@@ -220,7 +221,7 @@ void generate_job(const Catalog& catalog, const CommandLine& command_line) {
 
 using Job = void (*)(const Catalog&, const CommandLine&);
 
-/// Runs a job that training options describe.
+/// Runs `job` with the options of the command line.
 int run_job(Job job, const Catalog& catalog, int argc, const char* const* argv,
             DataOption data = DataOption::kRequired) {
   CommandLine command_line = parse_command_line(argc, argv, catalog, data);
@@ -239,9 +240,9 @@ int run_job(Job job, const Catalog& catalog, int argc, const char* const* argv,
   return 0;
 }
 
-// Commands that work on files, without a job.
+// These commands work on files and start no job.
 
-/// Writes the weights of a checkpoint, on request in a layout of one of the catalog's models.
+/// Writes the weights of a checkpoint to a file, in the layout that --layout names, if any.
 int run_export(const Catalog& catalog, int argc, const char* const* argv) {
   std::vector<WeightLayout> layouts;
   for (const ModelEntry& model : catalog.models.entries()) {
@@ -272,7 +273,7 @@ int run_export(const Catalog& catalog, int argc, const char* const* argv) {
   return 0;
 }
 
-/// Writes the means of the weights of several checkpoints or files.
+/// Writes the means of the weights of several checkpoints or files to a file.
 int run_average(int argc, const char* const* argv) {
   CLI::App app("Writes the means of weights to one file.", "kolo-train average");
   std::filesystem::path file;

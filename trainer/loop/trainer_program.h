@@ -4,8 +4,8 @@
 
 namespace kolo::trainer {
 
-/// Runs the training job of the command line on all ranks, with the choices in `catalog`. Returns
-/// the exit status of the program; errors are reported on stderr.
+/// Runs the command of the command line, by default a training job on all ranks, with the choices
+/// in `catalog`. Returns the exit status of the program; errors are reported on stderr.
 int run_trainer(const Catalog& catalog, int argc, const char* const* argv);
 
 }  // namespace kolo::trainer

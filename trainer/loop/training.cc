@@ -28,7 +28,7 @@ double seconds_since(StepClock::time_point begin) {
   return std::chrono::duration<double>(StepClock::now() - begin).count();
 }
 
-/// One training job in progress.
+/// A training job in progress.
 class Training final : private Stateful {
  public:
   Training(const Config& config, Runtime& runtime, const Task& task,
@@ -74,13 +74,13 @@ class Training final : private Stateful {
       }
     }
     const bool is_saved = !checkpoints_ || checkpoints_->save_last(step_, new_eval_loss());
-    learner_.begin_evaluation();  // for good: these weights are the result
+    learner_.begin_evaluation();  // never ended: these weights are the result
     return summarize(is_saved);
   }
 
  private:
-  /// One training step. The last backward pass marks each gradient ready as soon as it is complete,
-  /// and its average is computed while the pass continues.
+  /// Performs a training step. The last backward pass marks each gradient ready as soon as it is
+  /// complete; its average is computed while the pass continues.
   void train_one_step() {
     const StepClock::time_point begin = StepClock::now();
     const std::uint64_t sent_before = runtime_.network_bytes_sent();
@@ -158,7 +158,7 @@ class Training final : private Stateful {
     note(fmt::format("stopped {} after step {}; --resume auto goes on", reason, step_));
   }
 
-  /// Empty unless held-out data was evaluated after this step.
+  /// The held-out loss after this step; empty if it was not evaluated.
   std::optional<double> new_eval_loss() const {
     if (curve_.empty() || curve_.back().step != step_) return std::nullopt;
     return curve_.back().eval_loss;
@@ -168,7 +168,8 @@ class Training final : private Stateful {
     visitor.shared("training.step", step_);
     visitor.shared("training.skipped_steps", skipped_steps_);
     visitor.shared("training.loss", train_loss_);
-    // Clocks of ranks differ, so the time is stored with the curve, from one rank.
+    // The curve and the training time are saved as shared state, from one rank, because the clocks
+    // of ranks differ.
     std::vector<double> history = numbers_of(curve_);
     history.push_back(seconds_before_ + (step_ > first_step_ ? training_seconds() : 0.0));
     visitor.shared("training.history", history);
@@ -194,7 +195,7 @@ class Training final : private Stateful {
                       .eval_metric = std::nullopt});
     const StepMeter::Interval interval = meter_.take_interval();
     if (listeners_.empty()) return;
-    // The runtime decides about "auto" after some steps.
+    // The runtime resolves "auto" only after some steps.
     std::string choices = describe_decisions(learner_.plan());
     if (choices != choices_) note(choices_ = std::move(choices));
     const ProgressReport report{
@@ -212,7 +213,7 @@ class Training final : private Stateful {
     for (TrainingListener* listener : listeners_) listener->report(report);
   }
 
-  // Call after log_interval() of the same step.
+  // Evaluates held-out data. Call after log_interval() of the same step.
   void evaluate_now() {
     const StepClock::time_point begin = StepClock::now();
     const LossSums sums = evaluate(runtime_, learner_, held_out_loader_, [this](std::size_t done) {
@@ -267,13 +268,12 @@ class Training final : private Stateful {
   DataLoader held_out_loader_;
   LrSchedule schedule_;
   const JobIdentity job_;
-  std::string choices_;  // the choices in force, as last printed
+  std::string choices_;  // the runtime's choices, as last printed
   StepClock::time_point begin_;
   std::uint64_t step_ = 0;
-  std::uint64_t first_step_ = 0;               // steps before this job, taken from a checkpoint
-  std::optional<std::uint64_t> resumed_step_;  // `first_step_`, if the checkpoint belongs to this
-                                               // run
-  double seconds_before_ = 0.0;                // training time of those steps
+  std::uint64_t first_step_ = 0;               // steps taken before this job resumed
+  std::optional<std::uint64_t> resumed_step_;  // set if the checkpoint is of this run
+  double seconds_before_ = 0.0;                // training time of these steps, in seconds
   std::uint64_t skipped_steps_ = 0;
   float lr_ = 0.0f;
   double gradient_norm_ = 0.0;
@@ -282,7 +282,7 @@ class Training final : private Stateful {
   StepMeter meter_;
   std::vector<CurvePoint> curve_;
 
-  std::optional<Checkpointer> checkpoints_;  // last, since it reads the other members
+  std::optional<Checkpointer> checkpoints_;  // declared last, because it reads the other members
 };
 
 }  // namespace

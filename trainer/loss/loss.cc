@@ -45,8 +45,8 @@ LossSums SoftmaxCrossEntropy::evaluate(std::span<const float> logits,
   return sums;
 }
 
-/// The gradient for a smoothed target: `label_smoothing` of the target's one is spread over all
-/// classes. The reported loss is still that of the hard target, so that runs compare.
+/// Changes a row's gradient to that of a smoothed target, in which a share `label_smoothing` is
+/// spread over all classes. The reported loss is that of the unsmoothed target.
 void SoftmaxCrossEntropy::smooth(std::span<float> gradient, std::size_t target,
                                  float weight) const {
   if (options_.label_smoothing == 0.0f) return;

@@ -96,14 +96,14 @@ Bert::Bert(Device& device, const Options& o)
   const std::size_t taken = o.chosen > 0 ? o.chosen : 1;
   selection_ = &layers_.append<RowSelection>(RowSelection::Options{
       .sequences = o.texts, .length = o.length, .taken = taken, .width = o.model.width});
-  if (o.chosen > 0) {  // rows to tokens
+  if (o.chosen > 0) {  // predict tokens at the chosen positions
     const std::size_t rows = o.texts * o.chosen;
     layers_.append<Linear>(device, parameters(), "masked.dense",
                            linear(rows, o.model.width, o.model.width));
     layers_.append<Gelu>(rows * o.model.width);
     layers_.append<LayerNorm>(parameters(), "masked.norm", rows, o.model.width);
     layers_.append<Linear>(device, parameters(), "masked.output", embedding_.token(), rows);
-  } else {  // whole texts to classes
+  } else {  // classify whole texts
     layers_.append<Linear>(device, parameters(), "pooler",
                            linear(o.texts, o.model.width, o.model.width));
     layers_.append<Tanh>(o.texts * o.model.width);

@@ -14,29 +14,29 @@ namespace kolo::trainer {
 
 class Device;
 
-/// A transformer that reads a text in both directions: embedding of tokens and positions, blocks,
-/// and a head on some rows of the last block.
+/// A transformer that reads a text in both directions: embedding of tokens and positions, encoder
+/// blocks, and a head that reads some rows of the last block.
 ///
-/// Inputs: "tokens", int32 [length], and "length", int32. With "chosen", int32 [chosen], the head
-///         predicts the tokens at these positions, with the embedding's table as output layer.
-///         Without it, the head classifies the text by its first row.
+/// Inputs: "tokens", int32 [length], and "length", int32. With a third input "chosen", int32
+///         [chosen], the head predicts the tokens at these positions; its output layer uses the
+///         embedding's table. Without it, the head classifies the text from its first row.
 /// Source: Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
-///         Understanding", NAACL 2019; without its segments and its next-sentence task.
+///         Understanding", NAACL 2019; without segments and the next-sentence task.
 class Bert final : public Model {
  public:
   struct Options {
-    std::size_t texts;   ///< Texts per batch.
-    std::size_t length;  ///< Most tokens per text.
+    std::size_t texts;   ///< Number of texts per batch.
+    std::size_t length;  ///< Number of token positions per text, including padding.
     std::size_t tokens;  ///< Size of the vocabulary.
-    std::size_t chosen;  ///< Predicted tokens per text; 0: the text is classified.
+    std::size_t chosen;  ///< Number of predicted tokens per text; 0 if the text is classified.
     std::size_t classes;
     ModelOptions model;
     std::uint64_t seed;
   };
 
   static ModelEntry entry();
-  /// Errors: KoloError(kConfig) for samples that are not texts with marks, and if heads do not
-  ///         divide the width.
+  /// The options that fit `setting`. Errors: KoloError(kConfig) if samples are not texts with
+  /// marks, or if the width is not a multiple of the number of heads.
   static Options options(const ModelSetting& setting);
 
   /// `device` outlives the model.
@@ -49,7 +49,7 @@ class Bert final : public Model {
   Options options_;
   Embedding embedding_;
   Sequential layers_;
-  std::vector<EncoderBlock*> blocks_;  // these are among the layers
+  std::vector<EncoderBlock*> blocks_;  // the encoder blocks among `layers_`
   RowSelection* selection_;
 };
 

@@ -16,8 +16,8 @@
 namespace kolo::trainer {
 namespace {
 
-/// A shape of GPT-2. Peak learning rates follow models of these sizes in Brown et al., "Language
-/// Models are Few-Shot Learners", 2020, table 2.1.
+/// Makes a shape of GPT-2. Learning rates are those of models of these sizes in Brown et al.,
+/// "Language Models are Few-Shot Learners", 2020, table 2.1.
 ModelShape shape(std::string name, std::size_t layers, std::size_t width, std::size_t heads,
                  float lr) {
   return {.name = std::move(name), .set = [=](Config& config) {
@@ -33,7 +33,7 @@ ModelShape shape(std::string name, std::size_t layers, std::size_t width, std::s
 constexpr std::string_view kPrefix = "transformer.";
 constexpr std::string_view kBlock = "block";
 
-using Names = std::pair<std::string_view, std::string_view>;  // ours, theirs
+using Names = std::pair<std::string_view, std::string_view>;  // Gpt's, GPT-2's
 
 constexpr Names kNames[] = {{"embedding.token", "wte.weight"},
                             {"embedding.position", "wpe.weight"},
@@ -41,7 +41,7 @@ constexpr Names kNames[] = {{"embedding.token", "wte.weight"},
                             {"final_norm.bias", "ln_f.bias"},
                             {"output.weight", "lm_head.weight"}};
 
-/// Names after the block number. In our names, "weight" is the weight of a dense layer.
+/// Names after the block number. In Gpt's names, "weight" is the weight of a dense layer.
 constexpr Names kNamesInBlock[] = {{"attention_norm.gain", "ln_1.weight"},
                                    {"attention_norm.bias", "ln_1.bias"},
                                    {"query_key_value.weight", "attn.c_attn.weight"},
@@ -74,7 +74,7 @@ std::optional<WeightLayout::Place> place_of(const std::string& parameter) {
   return std::nullopt;
 }
 
-/// Whether the tensor is an attention mask.
+/// Whether the tensor of this name is an attention mask.
 bool is_mask(std::string_view name) {
   return name.starts_with("h.") &&
          (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));

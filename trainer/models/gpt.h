@@ -14,29 +14,29 @@ namespace kolo::trainer {
 
 class Device;
 
-/// A transformer over tokens: embedding, blocks, layer norm, and an output layer that by default
-/// shares the embedding's token table.
+/// A transformer that predicts the next token: embedding, blocks, layer norm, and an output layer,
+/// which by default shares the embedding's token table.
 ///
-/// Inputs: one tensor, int32 [context]. A row of the output holds the logits of the next token.
-/// Source: Radford et al., "Language Models are Unsupervised Multitask Learners" (GPT-2), 2019,
-///         also for initial weights and places of dropout.
+/// Inputs: one tensor, int32 [context]. Output row t holds the logits of token t + 1.
+/// Source: Radford et al., "Language Models are Unsupervised Multitask Learners" (GPT-2), 2019;
+///         initial weights and places of dropout are from there, too.
 class Gpt final : public Model {
  public:
   struct Options {
-    std::size_t sequences;     ///< Sequences per batch.
-    std::size_t context;       ///< Tokens per sequence.
+    std::size_t sequences;     ///< Number of sequences per batch.
+    std::size_t context;       ///< Number of tokens per sequence.
     std::size_t tokens = 256;  ///< Size of the vocabulary.
-    /// Learned positions are vectors added to the token's. With rotary positions each block has
-    /// RotaryPositions, and the width of a head is even.
+    /// Options of the model. Learned positions are vectors that are added to the tokens' vectors.
+    /// Rotary positions need heads of an even width; see RotaryPositions.
     ModelOptions model;
-    /// For a single sequence computed in several passes; see SelfAttention::Options::chunk.
+    /// Set if a single sequence is computed in several passes; see SelfAttention::Options::chunk.
     std::optional<std::size_t> chunk = {};
     std::uint64_t seed;
   };
 
   static ModelEntry entry();
-  /// Errors: KoloError(kConfig) for samples that are not windows of tokens, if heads do not divide
-  ///         the width, or if heads have an odd width with rotary positions.
+  /// The options that fit `setting`. Errors: KoloError(kConfig) if samples are not windows of
+  /// tokens, heads do not divide the width, or positions are rotary and heads have an odd width.
   static Options options(const ModelSetting& setting);
 
   /// `device` outlives the model.
@@ -53,8 +53,8 @@ class Gpt final : public Model {
   Sequential layers_;
 };
 
-/// The layout of GPT-2's published weights, for a Gpt with learned positions: matrices of blocks
-/// are [inputs, outputs], and a separate output table is present if it is not the embedding's.
+/// The layout of GPT-2's published weights, for a Gpt with learned positions. Matrices of blocks
+/// are [inputs, outputs]. Files have an output table only if it differs from the embedding's table.
 ///
 /// Source: GPT2LMHeadModel in https://github.com/huggingface/transformers, whose files prefix names
 ///         with "transformer.", and the files of https://huggingface.co/openai-community/gpt2,

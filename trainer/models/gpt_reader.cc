@@ -10,7 +10,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// Most tokens per pass: enough for fast products, with little memory.
+/// Largest number of tokens per pass: enough for fast products, with little memory.
 constexpr std::size_t kChunk = SelfAttention::kBlockRows;
 
 Gpt::Options reading(Gpt::Options shape) {
@@ -49,7 +49,7 @@ std::span<const float> GptReader::read(std::span<const std::int32_t> tokens) {
   std::span<const float> logits;
   while (!tokens.empty()) {
     if (window_.size() == context) {
-      const std::size_t kept = (context + 1) / 2 - 1;  // with the next token, half the context
+      const std::size_t kept = (context + 1) / 2 - 1;  // half the context with the next token
       const std::vector<std::int32_t> later(window_.end() - static_cast<std::ptrdiff_t>(kept),
                                             window_.end());
       window_.clear();
@@ -62,7 +62,8 @@ std::span<const float> GptReader::read(std::span<const std::int32_t> tokens) {
   return logits;
 }
 
-/// Before: the window has room for `tokens`.
+/// Computes `tokens`, adds them to the window, and returns the logits after the last one. Before:
+/// the window has room for them.
 std::span<const float> GptReader::compute(std::span<const std::int32_t> tokens) {
   std::span<const float> last_row;
   while (!tokens.empty()) {

@@ -15,7 +15,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// The entry of a model with a hidden layer.
+/// Makes the entry of a model M with hidden dense layers.
 template <typename M>
 ModelEntry hidden_layer_entry(std::string name, std::string help,
                               std::function<void(Config&)> set_defaults) {
@@ -112,7 +112,7 @@ ConvolutionalClassifier::ConvolutionalClassifier(Device& device, const ImageMode
   check(o.height >= convolutions.least_side && o.width >= convolutions.least_side,
         convolutions.model + " needs images of at least " + side + " x " + side + " pixels");
   const std::size_t kernel = convolutions.kernel;
-  const std::size_t lost = kernel - 1 - 2 * convolutions.padding;  // pixels lost per axis
+  const std::size_t lost = kernel - 1 - 2 * convolutions.padding;  // pixels that each side loses
   std::size_t height = o.height;
   std::size_t width = o.width;
   std::size_t channels = o.channels;
@@ -136,7 +136,7 @@ ConvolutionalClassifier::ConvolutionalClassifier(Device& device, const ImageMode
                     .images = o.images, .height = height, .width = width, .channels = channels});
     height /= 2;
     width /= 2;
-    // ReLU after the pooling gives the same result with a quarter of the elements.
+    // ReLU after the pooling gives the same result as before it, with a quarter of the elements.
     layers_.append<Relu>(o.images * height * width * channels);
   }
 

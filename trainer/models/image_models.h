@@ -14,7 +14,7 @@
 
 namespace kolo::trainer {
 
-/// Converts pixel bytes to floats of mean 0 and deviation 1: y = (byte - mean) / deviation.
+/// Scales pixel bytes to mean 0 and standard deviation 1: y = (byte - mean) / deviation.
 class PixelScaling {
  public:
   PixelScaling(double mean, double deviation) {
@@ -23,7 +23,7 @@ class PixelScaling {
     }
   }
 
-  /// Before: equal sizes.
+  /// Writes the scaled `bytes` to `out`. Before: equal sizes.
   void apply(std::span<const std::uint8_t> bytes, std::span<float> out) const {
     for (std::size_t i = 0; i < bytes.size(); ++i) out[i] = table_[bytes[i]];
   }
@@ -32,9 +32,9 @@ class PixelScaling {
   std::array<float, 256> table_;
 };
 
-/// Shape of the data and the batch of an image model.
+/// The shape of the data and other settings of an image model.
 struct ImageModelOptions {
-  std::size_t images;  ///< Images per batch.
+  std::size_t images;  ///< Number of images per batch.
   std::size_t height;
   std::size_t width;
   std::size_t channels = 1;  ///< Channels per pixel, adjacent in memory.
@@ -42,21 +42,19 @@ struct ImageModelOptions {
   std::size_t hidden;  ///< Width of the hidden dense layers.
   PixelScaling scaling;
   std::uint64_t seed;
-  RankSums sum_over_ranks = {};  ///< See BatchNorm.
+  RankSums sum_over_ranks = {};  ///< Sums over ranks for batch norms; see BatchNorm.
 };
 
 class Device;
 
 ImageModelOptions image_model_options(const ModelSetting& setting);
 
-/// Sets the defaults that all image models share.
+/// Sets the defaults of options that all image models share.
 void set_image_defaults(Config& config);
 
-/// A classifier of images: scaled pixels pass through a sequence of layers, which the derived class
-/// appends.
+/// An image classifier: scaled pixels pass through layers, which the derived class appends.
 ///
-/// Inputs: one tensor, uint8 [height, width, channels]. A row of the output holds the logits of the
-///         classes.
+/// Inputs: one tensor, uint8 [height, width, channels]. An output row holds the class logits.
 class ImageClassifier : public Model {
  public:
   std::span<const float> forward(std::span<const TensorView> inputs, const Pass& pass) override;
@@ -65,11 +63,11 @@ class ImageClassifier : public Model {
  protected:
   explicit ImageClassifier(const ImageModelOptions& options);
 
-  /// Deviation of initial weights that preserves the variance of activations through a ReLU.
-  /// Source: He et al., "Delving Deep into Rectifiers", ICCV 2015.
+  /// The standard deviation of initial weights with which a ReLU layer of `inputs` inputs preserves
+  /// the variance of activations. Source: He et al., "Delving Deep into Rectifiers", ICCV 2015.
   static float he_deviation(std::size_t inputs);
 
-  /// Appends a dense layer over the batch.
+  /// Appends a dense layer; its weight has the shape [outputs, inputs].
   void append_linear(Device& device, const char* name, std::size_t inputs, std::size_t outputs,
                      bool input_gradient = true);
 
@@ -80,25 +78,25 @@ class ImageClassifier : public Model {
   Tensor pixels_;
 };
 
-/// Convolutions, each with 2 × 2 max pooling and ReLU, then a hidden dense layer and the output
-/// layer.
+/// A classifier of convolutions, each with 2 × 2 max pooling and ReLU, then a hidden dense layer
+/// and the output layer.
 class ConvolutionalClassifier : public ImageClassifier {
  protected:
-  /// All convolutions have the same kernel size; `channels` lists their output channels.
+  /// Convolutions of one kernel size. `channels` lists their output channels.
   struct Convolutions {
-    std::string model;       ///< Name of the model, for errors.
-    std::size_t least_side;  ///< Smallest side of an image, in pixels.
+    std::string model;       ///< Name of the model, for error messages.
+    std::size_t least_side;  ///< Smallest allowed side of an image, in pixels.
     std::size_t kernel;
     std::size_t padding = 0;
     std::vector<std::size_t> channels;
   };
 
-  /// Errors: UsageError for images that are too small. `device` outlives the model.
+  /// `device` outlives the model. Errors: UsageError if images are smaller than least_side.
   ConvolutionalClassifier(Device& device, const ImageModelOptions& options,
                           const Convolutions& convolutions);
 };
 
-/// Two hidden dense layers with ReLU: pixels - hidden - hidden - classes.
+/// A classifier of two hidden dense layers with ReLU: pixels - hidden - hidden - classes.
 class Mlp final : public ImageClassifier {
  public:
   static ModelEntry entry();
@@ -116,7 +114,7 @@ class Lenet final : public ConvolutionalClassifier {
  public:
   static ModelEntry entry();
 
-  /// Errors: UsageError for images smaller than 16 × 16. `device` outlives the model.
+  /// `device` outlives the model. Errors: UsageError if images are smaller than 16 × 16.
   Lenet(Device& device, const ImageModelOptions& options);
 };
 
@@ -131,26 +129,26 @@ class Convnet final : public ConvolutionalClassifier {
   Convnet(Device& device, const ImageModelOptions& options);
 };
 
-/// A residual network: a first convolution, stages of residual blocks, each of which but the first
-/// halves the image, the mean over all pixels, and the output layer.
+/// A residual network: a first convolution, stages of residual blocks, the mean over all pixels,
+/// and the output layer. Each stage after the first halves the sides of the image.
 ///
-/// The first convolution is 3 × 3 and keeps the size. For images of `kLargeSide` pixels or more it
-/// is 7 × 7 with stride 2, followed by 3 × 3 max pooling with stride 2.
+/// The first convolution is 3 × 3 and keeps the size. For images with sides of at least
+/// `kLargeSide` pixels, it is 7 × 7 with stride 2, followed by 3 × 3 max pooling with stride 2.
 /// Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016.
 class Resnet final : public ImageClassifier {
  public:
   struct Stages {
-    std::vector<std::size_t> channels;  ///< One stage per element.
-    std::size_t blocks;                 ///< Blocks per stage.
-    ResidualBlock::Shortcut shortcut;   ///< Shortcut of blocks that change the size.
+    std::vector<std::size_t> channels;  ///< Output channels of each stage.
+    std::size_t blocks;                 ///< Number of blocks per stage.
+    ResidualBlock::Shortcut shortcut;   ///< Kind of shortcut in blocks that change the size.
   };
 
   static constexpr std::size_t kLargeSide = 64;
 
-  /// 20 layers of 16, 32 and 64 channels with padded shortcuts (option A), for CIFAR.
+  /// A network of 20 layers with 16, 32 and 64 channels and padded shortcuts (option A), for CIFAR.
   static ModelEntry entry20();
   static Stages stages20() { return {{16, 32, 64}, 3, ResidualBlock::Shortcut::kPadded}; }
-  /// 18 layers of 64 to 512 channels with projections (option B), for photographs.
+  /// A network of 18 layers with 64 to 512 channels and projections (option B), for photographs.
   static ModelEntry entry18();
   static Stages stages18() {
     return {{64, 128, 256, 512}, 2, ResidualBlock::Shortcut::kProjection};

@@ -9,9 +9,8 @@
 
 namespace kolo::trainer {
 
-/// Predicts a user's rating of an item:
-/// bias + bias[user] + bias[item] + factors[user] · factors[item].
-/// Number 0 stands for unknown users and items, with zero biases and factors.
+/// Predicts a user's rating of an item: bias + bias[user] + bias[item] + factors[user] ·
+/// factors[item]. Number 0 stands for unknown users and items; its biases and factors are zero.
 ///
 /// Inputs: "user" and "item", int32. A row of the output is one number.
 /// Source: Koren, Bell and Volinsky, "Matrix Factorization Techniques for Recommender Systems",
@@ -19,11 +18,11 @@ namespace kolo::trainer {
 class MatrixFactorization final : public Model {
  public:
   struct Options {
-    std::size_t ratings;  ///< Ratings per batch.
-    std::size_t users;    ///< Number of users, including 0.
+    std::size_t ratings;  ///< Number of ratings per batch.
+    std::size_t users;    ///< Number of users, including the unknown user 0.
     std::size_t items;
-    std::size_t width;  ///< Factors of a user or an item.
-    float mean;         ///< Mean of all ratings; initial value of the bias.
+    std::size_t width;  ///< Number of factors of a user or item.
+    float mean;         ///< Mean of all training ratings, the initial value of the bias.
     std::uint64_t seed;
   };
 
@@ -40,7 +39,7 @@ class MatrixFactorization final : public Model {
   Lookup user_bias_, item_bias_, user_factors_, item_factors_;
   Tensor output_;
   Tensor user_gradient_, item_gradient_;
-  std::span<const float> users_, items_;  // factors of the pass
+  std::span<const float> users_, items_;  // factors that the last forward pass looked up
 };
 
 }  // namespace kolo::trainer

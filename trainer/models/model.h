@@ -16,30 +16,29 @@
 
 namespace kolo::trainer {
 
-/// How another program's files name and store the weights of a model.
+/// Describes how another program's files name and store the weights of a model.
 struct WeightLayout {
-  /// Where a parameter of the model is stored in a file of this layout.
+  /// Name and orientation of a parameter of the model in a file of this layout.
   struct Place {
     std::string name;
-    bool is_transposed = false;  ///< The file's matrix is the transpose of the model's.
+    bool is_transposed = false;  ///< Whether the file stores the transpose of the model's matrix.
   };
-  /// A tensor that equals another one (`of`). So a file may lack it, or have it although the model
-  /// does not.
+  /// A tensor `name` that equals the tensor `of`. A file may omit `name`, and a model may lack it.
   struct Alias {
     std::string name;
     std::string of;
-    std::string remedy;  ///< Option with which the model has both tensors.
+    std::string remedy;  ///< Option with which the model has both tensors, for errors.
   };
 
-  std::string name;    ///< For --layout.
-  std::string help;    ///< A short description.
-  std::string prefix;  ///< Prefix of names, present in some files and absent in others.
+  std::string name;    ///< Name of the layout, the value of --layout.
+  std::string help;    ///< Short description for users.
+  std::string prefix;  ///< Prefix of all names, which some files omit.
   std::vector<Alias> aliases;
-  /// Parameters that a model needs for this layout.
+  /// Names of parameters without which a model cannot be written in this layout.
   std::vector<std::string> needed;
-  /// The place of a parameter of the model, with prefix; empty if the layout has none.
+  /// Returns the place of a model's parameter, with prefix; empty if the layout has none.
   std::function<std::optional<Place>(const std::string& parameter)> place_of;
-  /// Whether a tensor of this name in a file is not a weight. `name` comes without prefix.
+  /// Returns whether a file's tensor of this name is not a weight. `name` has no prefix.
   std::function<bool(std::string_view name)> is_ignored;
 };
 
@@ -47,7 +46,7 @@ class Device;
 class Tokenizer;
 struct Config;
 
-/// A network from the inputs of a batch of fixed size to the numbers that a loss evaluates.
+/// A network that maps a batch of fixed size to the numbers that a loss evaluates.
 ///
 /// Threads: one.
 class Model {
@@ -58,59 +57,59 @@ class Model {
   ParameterSet& parameters() { return parameters_; }
   const ParameterSet& parameters() const { return parameters_; }
 
-  /// Shape: `inputs` are those of a batch; the result is [rows, outputs], with the task's number of
-  ///        rows per sample. Valid until the next forward; the inputs must stay valid until
-  ///        `backward` returns.
+  /// Computes the output, [rows, outputs], for the inputs of a batch. The output is valid until the
+  /// next `forward`; the inputs must stay valid until `backward` returns.
   virtual std::span<const float> forward(std::span<const TensorView> inputs, const Pass& pass) = 0;
 
-  /// Adds to the gradients of all parameters, given the gradient of the output.
-  /// `ParameterSet::on_gradient_ready` reports each gradient, starting with the last layer.
+  /// Computes the contributions to the gradients of all parameters from the gradient of the output.
+  /// `ParameterSet::on_gradient_ready` reports complete gradients, last layer first.
   virtual void backward(std::span<const float> output_gradient) = 0;
 
  private:
   ParameterSet parameters_;
 };
 
-/// The settings that a model is made for.
+/// The settings from which a model is made.
 struct ModelSetting {
   const Config& config;
   const SampleFormat& format;
-  std::size_t outputs;                   ///< Numbers per output row: classes, tokens, or 1.
-  std::size_t batch;                     ///< Samples per batch.
-  const Tokenizer* tokenizer = nullptr;  ///< For token inputs; null if they are not text.
-  RankSums sum_over_ranks = {};          ///< Set if statistics cover all ranks' samples.
+  std::size_t outputs;                   ///< Numbers per output row: number of classes or tokens,
+                                         ///< or 1.
+  std::size_t batch;                     ///< Number of samples per batch.
+  const Tokenizer* tokenizer = nullptr;  ///< Tokenizer of the inputs; null if they are not text.
+  RankSums sum_over_ranks = {};          ///< Set if statistics cover the samples of all ranks.
 };
 
-/// A model size that --shape can name.
+/// A size of a model that users can choose with --shape.
 struct ModelShape {
   std::string name;
-  /// Sets the options that give the model this size, and those that it then needs to learn well.
+  /// Sets the options that give the model this size, and those with which this size learns well.
   std::function<void(Config& config)> set;
 };
 
-/// A model that --model can name.
+/// A model that users can choose with --model.
 struct ModelEntry {
   std::string name;
-  std::string task;  ///< Its task unless --task names another.
-  std::string help;  ///< A short description.
+  std::string task;  ///< Name of its default task.
+  std::string help;  ///< Short description for users.
 
-  /// Sets the options that this model needs to learn well.
+  /// Sets the options with which this model learns well.
   std::function<void(Config& config)> set_defaults;
 
-  /// Makes the network on the processor. `device` outlives it; the setting need not.
-  /// Errors: KoloError(kConfig) or UsageError if it does not fit the samples.
+  /// Makes the network on the processor. `device` outlives the network; `setting` may be destroyed.
+  /// Errors: KoloError(kConfig) or UsageError if the network does not fit the samples.
   std::function<std::unique_ptr<Model>(const ModelSetting& setting, Device& device)> make;
 
-  /// Continues config.prompt with config.sample_bytes of text, by a model with these weights. Null
-  /// if the model generates no text. Before: the setting has a tokenizer.
+  /// Generates config.sample_bytes of text that continue config.prompt, with a model of these
+  /// weights. Null if the model generates no text. Before: `setting` has a tokenizer.
   std::function<std::string(const ModelSetting& setting, const ParameterSet& weights)> generate =
       {};
 
   std::vector<ModelShape> shapes = {};
-  std::vector<WeightLayout> layouts = {};  ///< Layouts of files that it can import.
+  std::vector<WeightLayout> layouts = {};  ///< Layouts of files from which weights can be imported.
 
-  /// Options, such as "--dropout", that only some models read. It is an error to give an option
-  /// that nothing in the job reads.
+  /// Options, such as "--dropout", that this model reads and others may not. Giving an option that
+  /// nothing in the job reads is an error.
   std::vector<std::string> reads = {};
 };
 

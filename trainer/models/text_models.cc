@@ -25,7 +25,7 @@ void set_text_defaults(Config& config) {
   config.optimizer_options.beta2 = 0.999f;
 }
 
-/// Appends dropout and the output layer, from the vector of each text to its class logits.
+/// Appends dropout and the output layer, which maps the vector of each text to class logits.
 void append_classifier(Sequential& layers, Device& device, ParameterSet& parameters,
                        const TextModelOptions& o) {
   layers.append<Dropout>(Dropout::Options{.samples = o.texts,

@@ -12,20 +12,20 @@
 
 namespace kolo::trainer {
 
-/// Shape of the data and the batch of a model that classifies texts.
+/// The shape of the data and other settings of a model that classifies texts.
 struct TextModelOptions {
-  std::size_t texts;   ///< Texts per batch.
-  std::size_t length;  ///< Most words per text.
+  std::size_t texts;   ///< Number of texts per batch.
+  std::size_t length;  ///< Number of word positions per text, including padding.
   std::size_t words;   ///< Size of the vocabulary.
   std::size_t classes;
   ModelOptions model;
   std::uint64_t seed;
 };
 
-/// Errors: KoloError(kConfig) for samples other than a text and its length.
+/// The options for `setting`. Errors: KoloError(kConfig) if samples are not a text and its length.
 TextModelOptions text_model_options(const ModelSetting& setting);
 
-/// Deviation of the initial vectors of words.
+/// Standard deviation of the initial vectors of words.
 inline constexpr float kWordDeviation = 0.1f;
 
 /// A bag-of-words classifier: the mean of the word vectors, dropout, and the output layer.
@@ -46,9 +46,10 @@ class EmbeddingBagClassifier final : public Model {
   Sequential layers_;
 };
 
-/// An LSTM over the word vectors of a text, the mean of its states, dropout, and the output layer.
+/// A classifier of an LSTM over the word vectors of a text, the mean of its states, dropout, and
+/// the output layer.
 ///
-/// The mean of all states learns faster than the last state, and learns more from long texts.
+/// The mean of all states trains faster than the last state alone, and better on long texts.
 ///
 /// Inputs: "tokens", int32 [length], and "length", int32. A row of the output holds the logits of
 /// the classes.
@@ -63,7 +64,7 @@ class LstmClassifier final : public Model {
 
  private:
   PackedSequences texts_;
-  std::vector<std::int32_t> ids_;  // of the rows of texts_
+  std::vector<std::int32_t> ids_;  // word numbers of the rows of texts_
   Lookup words_;
   Sequential layers_;
 };

@@ -12,9 +12,9 @@
 namespace kolo::trainer {
 namespace {
 
-/// The base of Adam variants: two moments of each parameter and the number of steps.
+/// The base class of Adam variants, with two moments of each parameter and the number of steps.
 ///
-/// `follow` moves and decays a parameter as AdamW does.
+/// `follow` moves a parameter along its direction, and decays it as AdamW does.
 class AdamMoments : public Optimizer {
  public:
   AdamMoments(ParameterSet& parameters, const OptimizerOptions& options)
@@ -34,7 +34,7 @@ class AdamMoments : public Optimizer {
   void begin_step() override { ++steps_; }
   void follow(std::size_t index, float lr, float gradient_scale) override {
     Parameter& parameter = parameters_[index];
-    // The first moment is not read again, so its memory serves as velocity.
+    // A followed parameter's first moment is never read again, so its memory serves as velocity.
     sgd_update({.lr = lr,
                 .momentum = 0.0f,
                 .weight_decay = weight_decay(index),
@@ -58,7 +58,7 @@ class AdamMoments : public Optimizer {
             .gradient_scale = gradient_scale};
   }
 
-  std::vector<Tensor> first_moment_, second_moment_;  // by parameter
+  std::vector<Tensor> first_moment_, second_moment_;  // moments by parameter
 
  private:
   std::uint64_t steps_ = 0;
@@ -79,8 +79,8 @@ class AdamW final : public AdamMoments {
   }
 };
 
-/// AdamW with step lengths proportional to the norm of the weights, per tensor, so that large
-/// batches may use large learning rates. Tensors without weight decay take AdamW's steps.
+/// LAMB: AdamW in which a tensor's step is as long as its weights, times the learning rate, so that
+/// large batches may use large learning rates. Tensors without weight decay take AdamW's steps.
 ///
 /// Source: You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes",
 ///         ICLR 2020, algorithm 2, with the identity as scaling function.
@@ -105,7 +105,7 @@ class Lamb final : public AdamMoments, public TensorNorms {
   }
   TensorNorms* norms() override { return this; }
   void prepare(std::size_t index, float gradient_scale) override {
-    const AdamWStep step = step_of(index, 0.0f, gradient_scale);  // directions ignore lr
+    const AdamWStep step = step_of(index, 0.0f, gradient_scale);  // directions do not depend on lr
     visit_parts(index, [&](const Part& part) {
       const auto direction = direction_of(index).subspan(part.begin, part.gradient.size());
       std::ranges::copy(part.gradient, direction.begin());
@@ -142,10 +142,10 @@ class Lamb final : public AdamMoments, public TensorNorms {
     return directions_.span().subspan(begins_[index], parameters_[index].owned().count);
   }
 
-  // Directions of the elements that this rank owns: of all sharded parameters; other parameters use
-  // the same memory one after the other.
+  // Directions of the elements that this rank owns. Sharded parameters have separate ranges; other
+  // parameters use the same memory one after the other.
   Tensor directions_;
-  std::vector<std::size_t> begins_;  // by parameter
+  std::vector<std::size_t> begins_;  // offsets in `directions_` by parameter
 };
 
 }  // namespace

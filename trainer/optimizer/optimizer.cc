@@ -12,7 +12,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// The first rule that matches; the end if there is none.
+/// Returns the first rule that matches the parameter, or the end if there is none.
 std::vector<DecayRule>::const_iterator rule_of(const Parameter& parameter,
                                                const std::vector<DecayRule>& rules) {
   return std::ranges::find_if(rules, [&](const DecayRule& rule) {
@@ -121,7 +121,7 @@ float LrSchedule::at(std::size_t step) const {
   if (step < warmup_steps) {
     return peak_lr * static_cast<float>(step + 1) / static_cast<float>(warmup_steps);
   }
-  // The decay is over in the last step, also if the warm-up takes all steps.
+  // The fall ends in the last step, even if the warm-up takes all steps.
   const double progress = step + 1 >= total_steps
                               ? 1.0
                               : static_cast<double>(step - warmup_steps) /

@@ -11,7 +11,7 @@ namespace kolo::trainer {
 OwnDirections::OwnDirections(ParameterSet& parameters, const Optimizer::Adaptation& adaptation)
     : parameters_(parameters), adaptation_(adaptation), states_(parameters.size()) {}
 
-/// All ranks agree on which tensors have moments, and for how many steps.
+/// Shared pieces come first, because the number of steps decides whether a tensor has moments.
 void OwnDirections::visit_state(StateVisitor& visitor) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     State& state = states_[i];
@@ -76,7 +76,8 @@ void OwnDirections::enter(State& state, std::size_t parameter, float scale) {
   state.has_next = true;
 }
 
-/// Both energies are running means over the same steps, so their ratio needs no bias correction.
+/// The factor by which averaging reduced squares so far. Both sums are running means over the same
+/// steps, so their ratio needs no bias correction.
 double OwnDirections::survival(const State& state) {
   const std::span<const float> moment = state.moment.span();
   const double own = std::accumulate(moment.begin(), moment.end(), 0.0);

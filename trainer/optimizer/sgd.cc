@@ -13,8 +13,7 @@ namespace {
 /// Stochastic gradient descent with momentum, plain or Nesterov's, and weight decay.
 ///
 /// Momentum makes decay 1 / (1 - momentum) times as strong. `follow` moves a parameter along its
-/// direction without momentum, and decays it as strongly. Source: Sutskever et al., "On the
-/// importance of initialization and momentum", ICML 2013.
+/// direction without momentum, and decays it equally strongly.
 class Sgd : public Optimizer {
  public:
   Sgd(ParameterSet& parameters, const OptimizerOptions& options, std::string state = "sgd.velocity")
@@ -53,16 +52,16 @@ class Sgd : public Optimizer {
 
  private:
   std::string state_;             // name of the velocity in checkpoints
-  std::vector<Tensor> velocity_;  // by parameter
+  std::vector<Tensor> velocity_;  // velocities by parameter
 };
 
-/// SGD with momentum and with step lengths proportional to the norm of the weights, per tensor.
+/// LARS: SGD with momentum, in which a tensor's steps are proportional to the norm of its weights.
 /// Tensors without weight decay take SGD's steps. `follow` moves a parameter as SGD does.
 ///
 /// Source: You, Gitman and Ginsburg, "Large Batch Training of Convolutional Networks", 2017.
 class Lars final : public Sgd, public TensorNorms {
  public:
-  /// Ratio of a step's norm to the weights' norm at learning rate 1.
+  /// Ratio of the norm of a step to the norm of the weights, at learning rate 1.
   static constexpr double kTrust = 0.001;
 
   Lars(ParameterSet& parameters, const OptimizerOptions& options)

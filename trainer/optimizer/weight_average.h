@@ -10,28 +10,28 @@
 
 namespace kolo::trainer {
 
-/// Running means of all weights, which often generalise better than the weights themselves.
+/// Running means of all weights. They often generalise better than the weights of the last step.
 ///
-/// After step t, the mean gives the weights of step s ≤ t the weight (1 - decay) decay^(t-s). The
-/// decay is at most (1 + t) / (10 + t), so that the first weights are soon forgotten.
+/// After step t, the weights of step s ≤ t have weight (1 - decay) decay^(t-s) in the mean. The
+/// decay is at most (1 + t) / (10 + t), so that the mean soon forgets the first weights.
 /// Source: Polyak and Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992; the
 ///         bound for early steps as in TensorFlow's ExponentialMovingAverage.
 ///
-/// Memory:  one more tensor for each parameter.
-/// Threads: one. `parameters` outlives it.
+/// Memory:  one more tensor per parameter.
+/// Threads: one. `parameters` outlives this object.
 class WeightAverage final : public Stateful {
  public:
   /// Prefix of the names of the means in a checkpoint.
   static constexpr const char* kMeans = "weight_average/";
 
-  /// Before: 0 < decay < 1.
+  /// Begins with the current weights as means. Before: 0 < decay < 1.
   WeightAverage(ParameterSet& parameters, float decay) : parameters_(parameters), decay_(decay) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       means_.emplace_back(parameters[i].shape()).assign(parameters[i].value());
     }
   }
 
-  /// Before: the means are not swapped in.
+  /// Visits the means. Before: `swap` was called an even number of times.
   void visit_state(StateVisitor& visitor) override {
     visitor.shared("weight_average.steps", steps_);
     for (std::size_t i = 0; i < means_.size(); ++i) {
@@ -39,7 +39,7 @@ class WeightAverage final : public Stateful {
     }
   }
 
-  /// Call after each step that changed the weights.
+  /// Updates the means. Call after each step that changed the weights.
   void update() {
     steps_ += 1.0;
     const float decay = std::min(decay_, static_cast<float>((1.0 + steps_) / (10.0 + steps_)));
@@ -49,7 +49,7 @@ class WeightAverage final : public Stateful {
     }
   }
 
-  /// Exchanges the means with the weights, for evaluation; a second call undoes it.
+  /// Exchanges the means with the weights, for evaluation; a second call restores both.
   void swap() {
     for (std::size_t i = 0; i < means_.size(); ++i) {
       std::ranges::swap_ranges(means_[i].span(), parameters_[i].value());
@@ -60,7 +60,7 @@ class WeightAverage final : public Stateful {
   ParameterSet& parameters_;
   float decay_;
   double steps_ = 0.0;
-  std::vector<Tensor> means_;  // by parameter
+  std::vector<Tensor> means_;  // means by parameter
 };
 
 }  // namespace kolo::trainer

@@ -7,12 +7,12 @@
 
 namespace kolo::trainer {
 
-/// A factor of the loss, and so of every gradient, that lifts small gradients into the range of a
-/// 16-bit float. The update divides by it.
+/// The loss scale: a factor of the loss, and so of every gradient, that moves small gradients into
+/// the range of a 16-bit float. The update divides by it.
 ///
 /// A dynamic scale searches for the largest usable value: it halves after a step whose gradients
-/// overflowed, which is skipped, and doubles after a number of successful steps. Ranks that see the
-/// same outcomes have the same scale.
+/// overflowed, which is skipped, and doubles after a number of successful steps. Ranks with the
+/// same overflows have the same scale.
 ///
 /// Threads: one; no I/O.
 /// Source:  Micikevicius et al., "Mixed Precision Training", ICLR 2018, section 3.2.
@@ -20,8 +20,8 @@ class LossScaler {
  public:
   enum class Mode {
     kOff,      ///< The factor is 1.
-    kFixed,    ///< Always the same factor.
-    kDynamic,  ///< Adapts to the gradients.
+    kFixed,    ///< The factor never changes.
+    kDynamic,  ///< The factor adapts to the gradients.
   };
 
   struct Options {
@@ -30,10 +30,10 @@ class LossScaler {
     std::size_t clean_steps_to_double = 2000;
   };
 
-  /// The state in a checkpoint.
+  /// The state that a checkpoint stores.
   struct State {
     float scale = 1.0f;
-    std::size_t clean_steps = 0;  ///< Successful steps since the last change of the scale.
+    std::size_t clean_steps = 0;  ///< Steps without overflow since the scale last changed.
     friend bool operator==(const State&, const State&) = default;
   };
 
@@ -45,11 +45,11 @@ class LossScaler {
   explicit LossScaler(const Options& options);
 
   float scale() const { return state_.scale; }
-  /// Whether a step that overflows at this scale may be skipped because a lower scale may help:
-  /// false without a scale, and at the lower bound.
+  /// Whether a step that overflows at this scale may be skipped: always with a fixed scale, above
+  /// the lower bound with a dynamic scale, and never without a scale.
   bool can_skip() const;
 
-  /// Call after each step at the current scale.
+  /// Adapts the scale. Call after each step.
   void update(bool has_overflowed);
 
   const State& state() const { return state_; }
@@ -61,16 +61,16 @@ class LossScaler {
 };
 
 /// Parses the dtype of the operands of a model's products: float32, bfloat16 or float16; see Note
-/// [Mixed precision] in this folder. Errors: KoloError(kConfig) naming the choices.
+/// [Mixed precision] in this folder. Errors: UsageError naming the choices.
 DType parse_precision(const std::string& text);
 
 /// Parses the dtype of gradients: float32 or bfloat16. Before: `text` is not "auto". Errors:
-/// KoloError(kConfig) naming the choices.
+/// UsageError naming the choices.
 DType parse_gradients(const std::string& text);
 
-/// Parses "off", "dynamic", a number, or "auto": dynamic for float16, whose range is too small for
-/// gradients, and off for dtypes with the range of float32. Errors: KoloError(kConfig) naming the
-/// choices.
+/// Parses "off", "dynamic", a number, or "auto". "auto" is dynamic for float16, whose range is too
+/// small for gradients, and off for dtypes with the range of float32. Errors: KoloError(kConfig)
+/// naming the choices.
 LossScaler::Options parse_loss_scale(const std::string& text, DType precision);
 
 }  // namespace kolo::trainer

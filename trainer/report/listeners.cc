@@ -22,7 +22,7 @@
 namespace kolo::trainer {
 namespace {
 
-static_assert(std::endian::native == std::endian::little);  // the files' byte order
+static_assert(std::endian::native == std::endian::little);  // byte order of event files
 
 template <typename T>
 void append_plain(std::string& bytes, T value) {
@@ -31,7 +31,7 @@ void append_plain(std::string& bytes, T value) {
   bytes.append(plain, sizeof value);
 }
 
-// A protocol-buffer field is a key of number and wire type, followed by the value.
+// A field of a protocol buffer is a key of number and wire type, then the value.
 enum class WireType : std::uint8_t { kVarint = 0, k64Bit = 1, kBytes = 2, k32Bit = 5 };
 
 void append_varint(std::string& message, std::uint64_t value) {
@@ -80,7 +80,7 @@ std::filesystem::path new_path(const std::filesystem::path& folder) {
 
 using Json = nlohmann::ordered_json;
 
-/// The lines of steps up to `step`, without a line left incomplete by a killed job.
+/// Returns the file's lines of steps up to `step`, without an incomplete last line of a killed job.
 std::string lines_until(const std::filesystem::path& file, std::size_t step) {
   std::ifstream in(file);
   std::string kept;
@@ -119,7 +119,7 @@ void Progress::report(const ProgressReport& r) {
 }
 
 void Progress::evaluating(std::size_t done, std::size_t total) {
-  // Short evaluations print no line.
+  // Evaluations of less than kBetweenLines print no line.
   constexpr std::chrono::seconds kBetweenLines{10};
   const auto now = std::chrono::steady_clock::now();
   if (done <= 1) last_line_ = now;
@@ -181,7 +181,7 @@ void EventFile::add(std::size_t step, std::string_view name, double value) {
 }
 
 void EventFile::write() {
-  std::error_code ignored;  // writing the file reports the error
+  std::error_code ignored;  // an error shows when the file is written
   std::filesystem::create_directories(path_.parent_path(), ignored);
   append_file(path_, pending_);
   pending_.clear();
@@ -240,11 +240,11 @@ void RunLog::evaluation(std::size_t step, double loss, const Metric& metric, dou
 
 bool RunLog::is_complete() { return write_all(); }
 
-/// Data that could not be written stays pending.
+/// Writes all pending data. Data that cannot be written stays pending.
 bool RunLog::write_all() {
   try {
     if (!has_begun_) {
-      std::error_code ignored;  // writing a file reports the error
+      std::error_code ignored;  // an error shows when a file is written
       std::filesystem::create_directories(folder_, ignored);
       write_file(folder_ / "config.toml", config_);
       if (!vocabularies_.empty()) write_text_files(vocabularies_, folder_ / kTokenizerFolder);

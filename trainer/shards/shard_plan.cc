@@ -13,8 +13,8 @@ std::size_t round_up(std::size_t count, std::size_t unit) {
   return (count + unit - 1) / unit * unit;
 }
 
-// Large enough that a few microseconds per operation are negligible, and small enough that models
-// have several buckets, so that one is sent while the next is filled.
+// Bucket size that makes a few microseconds per operation negligible, while models still have
+// several buckets, so that one is in flight while the next is filled.
 constexpr std::size_t kUsualBucketBytes = std::size_t{1} << 20;
 
 }  // namespace

@@ -18,48 +18,49 @@ namespace kolo::trainer {
 
 class ParameterUpdater;
 
-/// Bytes per bucket of shards: `fusion_bytes`, or 1 MiB if that is not set.
+/// The largest size of a bucket in bytes: `fusion_bytes`, or 1 MiB if that is not set.
 std::size_t shard_bucket_bytes(const Options& options);
 
 /// Maps each element of a model's parameters to the rank that owns it. Parameters are packed into
-/// buckets in reverse registration order, the order in which backward passes complete their
-/// gradients. The ranks, in order, own equal parts of each bucket, whose boundaries may cut
-/// parameters:
+/// buckets in reverse registration order, in which backward passes complete gradients. Each rank
+/// owns an equal part of each bucket, in rank order; a boundary between parts may divide a
+/// parameter:
 ///
 ///     bucket    | bias | weight               | bias | weight    |
 ///     owners    | rank 0          | rank 1          | rank 2     |
 ///
-/// Parameters whose gradients are rows have no place in the plan.
+/// Parameters with sparse gradients are not part of the plan.
 ///
-/// Threads: pure.
+/// Threads: any; pure.
 class ShardPlan {
  public:
-  /// Parameters and parts begin at multiples of this many elements: one cache line.
+  /// Parameters and parts begin at multiples of kAlignment elements, which is one cache line.
   static constexpr std::size_t kAlignment = 16;
 
   struct Segment {
     std::size_t parameter;
-    std::size_t offset;  ///< In the bucket.
+    std::size_t offset;  ///< Index of the parameter's first element in the bucket.
   };
   struct Bucket {
     std::vector<Segment> segments = {};
-    std::size_t count = 0;  ///< Elements including padding, a multiple of the number of ranks.
+    std::size_t count = 0;  ///< Number of elements including padding, a multiple of the number of
+                            ///< ranks.
   };
 
-  /// A bucket has at most `bucket_bytes`, unless a single parameter is larger. Before:
-  /// `ranks` is positive.
+  /// A bucket has at most `bucket_bytes` bytes, unless it holds a single larger parameter. Before:
+  /// ranks > 0.
   ShardPlan(const ParameterSet& parameters, std::size_t ranks, std::size_t bucket_bytes);
 
   std::span<const Bucket> buckets() const { return buckets_; }
-  /// The index of the parameter's bucket; empty if its gradient is rows.
+  /// The index of the parameter's bucket; empty if its gradient is sparse.
   std::optional<std::size_t> bucket_of(std::size_t parameter) const {
     return places_[parameter].bucket;
   }
-  /// The elements of a parameter that a rank owns. Before: the parameter's gradient is not rows.
+  /// The elements of a parameter that a rank owns. Before: the parameter is part of the plan.
   ElementRange range(std::size_t parameter, std::size_t rank) const;
   /// The elements of a parameter that each rank owns, in rank order.
   std::vector<ElementRange> ranges(std::size_t parameter) const;
-  /// Elements in each rank's part of a bucket.
+  /// The number of elements of each rank's part of a bucket.
   std::size_t part_count(const Bucket& bucket) const { return bucket.count / ranks_; }
 
  private:
@@ -71,40 +72,40 @@ class ShardPlan {
 
   std::size_t ranks_;
   std::vector<Bucket> buckets_;
-  std::vector<Place> places_;  // by parameter
+  std::vector<Place> places_;  // places by parameter
 };
 
-/// Sums of squares of averages.
+/// Sums of squares of averaged gradients.
 struct ShardSquares {
-  double of_shard = 0.0;  ///< Over the elements that a plan assigns to one rank.
-  double of_rows = 0.0;   ///< Over rows of tables, which all ranks have.
+  double of_shard = 0.0;  ///< Sum over the elements that the plan assigns to one rank.
+  double of_rows = 0.0;   ///< Sum over sparse gradients, which all ranks have.
 };
 
-/// Computes the squares of one rank, so that no rank reads all averages. The bits do not depend on
-/// whether a rank holds all averages or only its shards.
+/// Computes the squares of the elements of rank `rank`, so that no rank reads all averages. The
+/// result has the same bits whether a rank has all averages or only its shards.
 ShardSquares squares_of(const ParameterSet& parameters, const ShardPlan& plan, std::size_t rank);
 
-/// The squares of each whole tensor, by parameter; each rank contributes those of the elements that
-/// it owns. Collective: each rank sends two numbers per parameter, and all ranks add them up in
-/// rank order. Before: `norms` has prepared all parameters, and `plan` covers them.
+/// Computes the squares of each whole tensor, by parameter. Each rank contributes the squares of
+/// elements that it owns: two numbers per parameter, which all ranks add up in rank order.
+/// Collective. Before: `norms` has prepared all parameters, and all parameters are part of `plan`.
 /// Errors: those of the runtime.
 std::vector<TensorNorms::Squares> tensor_squares_over_ranks(Runtime& runtime,
                                                             const TensorNorms& norms,
                                                             const ShardPlan& plan,
                                                             std::size_t parameters);
 
-/// Euclidean norm of all averages taken as one vector, given the squares of this rank. Collective:
+/// The Euclidean norm of all averages, taken as one vector, from this rank's `squares`. Collective:
 /// adds up one number per rank, in rank order. Errors: those of the runtime.
 double norm_over_ranks(Runtime& runtime, ShardSquares squares);
 
 struct ShardOptions {
   UpdateGate::Options gate = {};
-  /// The averages that a rank keeps for the step: all, or only its shards' (ZeRO-2).
+  /// Which averages a rank keeps during a step: all of them, or only its shards (ZeRO-2).
   enum class Keep { kWhole, kShards } keep = Keep::kWhole;
 };
 
-/// Makes an updater with parameters sharded over ranks. It calls `make` once the parameters know
-/// which elements this rank owns.
+/// Makes an updater with parameters sharded over ranks. It calls `make` after the parameters know
+/// which elements this rank owns (`Parameter::owned`). Collective.
 /// Errors: those of the runtime and of `make`; KoloError(kConfig) naming an option of the runtime
 ///         that excludes shards.
 std::unique_ptr<ParameterUpdater> make_sharded_optimizer(

@@ -23,11 +23,11 @@
 namespace kolo::trainer {
 namespace {
 
-// One bucket is filled while another is in flight.
+// Number of memory slots: one bucket is filled while another is in flight.
 constexpr std::size_t kUsualSlots = 2;
 
-/// Whether an all-reduce would add in another order: shards are summed per node, with each node's
-/// sum rounded to the wire dtype, but `direct` sums the ranks of all nodes at once.
+/// Whether an all-reduce would add in another order than shards do. Shards are summed per node, and
+/// each node's sum is rounded to the wire dtype; `direct` sums the ranks of all nodes at once.
 bool sums_otherwise(const Runtime& runtime) {
   return runtime.options().algorithm == "direct" && runtime.num_nodes() > 1 &&
          runtime.num_nodes() < runtime.world_size();
@@ -53,7 +53,7 @@ void check_wire(const Runtime& runtime, DType wire) {
   }
 }
 
-/// Errors: KoloError(kConfig) naming an option that excludes shards.
+/// Returns the size of buckets. Errors: KoloError(kConfig) naming an option that excludes shards.
 std::size_t bucket_bytes_of(const Runtime& runtime) {
   const Options& options = runtime.options();
   if (options.compression != "none" && !options.compression.empty()) {
@@ -66,13 +66,14 @@ std::size_t bucket_bytes_of(const Runtime& runtime) {
   return shard_bucket_bytes(options);
 }
 
-/// Gradients whose averages go to the ranks that own them: each bucket is reduce-scattered, in the
-/// background, as soon as the backward pass has completed it. Makes each rank the owner of its
-/// shards (`Parameter::own_shard`) and binds gradients to memory in Kolo's arena.
+/// Averages gradients such that each rank gets only the averages that it owns: as soon as the
+/// backward pass has completed a bucket, it is reduce-scattered in the background. The constructor
+/// makes each rank the owner of its shards (`Parameter::own_shard`) and binds gradients to memory
+/// in Kolo's arena.
 ///
-/// Whole gradients may be kept for the step. Otherwise a bucket has memory only from its first
-/// contribution in a backward pass until it is reduced, and buckets take turns in the same memory.
-/// Gradients are float32; with the option `wire_dtype` they are sent as bfloat16.
+/// With Keep::kWhole, all buckets have memory. With Keep::kShards, a bucket has memory only from
+/// its first contribution in a backward pass until it is reduced; then another bucket uses this
+/// memory. Gradients are float32. With the option `wire_dtype`, they are sent as bfloat16.
 ///
 /// Collective: all ranks mark the same gradients in the same order. Threads: one. `runtime`,
 ///             `parameters` and `plan` outlive this object.
@@ -107,7 +108,7 @@ class ShardedGradients {
   }
   ~ShardedGradients() {
     try {
-      wait();  // the runtime uses the memory until then
+      wait();  // until then, the runtime uses the memory
     } catch (const KoloError& error) {
       log::debug(fmt::format("gradients end without their averages: {}", error.what()));
     }
@@ -120,15 +121,16 @@ class ShardedGradients {
   ShardedGradients(const ShardedGradients&) = delete;
   ShardedGradients& operator=(const ShardedGradients&) = delete;
 
-  /// Gives a parameter's bucket memory, if it has none; that may be the memory of a bucket in
-  /// flight, for which it waits. Errors: those of the runtime.
+  /// Gives memory to the bucket of a parameter. If all memory is used by buckets in flight, blocks
+  /// until one of them is complete. Errors: those of the runtime.
   void open(std::size_t parameter) {
     const std::size_t bucket = plan_.bucket_of(parameter).value();
     const std::size_t slot = free_slot();
     buckets_[bucket].slot = slot;
     give_memory(bucket, slots_[slot].first(plan_.buckets()[bucket].count));
   }
-  /// Marks the gradient of a parameter of the plan as complete.
+  /// Marks the gradient of a parameter of the plan as complete, and starts to reduce its bucket if
+  /// all its gradients are.
   void ready(std::size_t parameter) {
     const std::size_t number = plan_.bucket_of(parameter).value();
     Bucket& bucket = buckets_[number];
@@ -142,12 +144,12 @@ class ShardedGradients {
     in_flight_.push_back(number);
     if (!is_in_place) take_memory(number);
   }
-  /// Waits until this rank has the averages of its shards. Errors: those of the runtime.
+  /// Blocks until this rank has the averages of its shards. Errors: those of the runtime.
   void wait() {
     while (!in_flight_.empty()) finish(in_flight_.front());
   }
 
-  /// Bytes of gradient memory that this rank has allocated so far.
+  /// The bytes of gradient memory that this rank has allocated so far.
   std::size_t bytes() const { return bytes_; }
 
  private:
@@ -157,7 +159,7 @@ class ShardedGradients {
     std::span<float> shard;
     std::size_t left = 0;  // number of incomplete gradients
     std::optional<Ticket> reduction;
-    std::optional<std::size_t> slot;  // index in `slots_` of `whole`
+    std::optional<std::size_t> slot;  // index in `slots_` of the memory of `whole`
   };
 
   std::span<float> allocate(std::size_t count) {
@@ -210,20 +212,20 @@ class ShardedGradients {
   const Keep keep_;
   std::vector<Memory> memories_;
   std::size_t bytes_ = 0;
-  std::vector<Bucket> buckets_;          // by index in the plan
-  std::vector<std::span<float>> slots_;  // any bucket can use each
+  std::vector<Bucket> buckets_;          // buckets by index in the plan
+  std::vector<std::span<float>> slots_;  // memory for any bucket
   std::vector<std::size_t> free_slots_;
-  std::vector<std::size_t> in_flight_;  // buckets in the order of their reduction
+  std::vector<std::size_t> in_flight_;  // numbers of buckets, oldest reduction first
 };
 
-/// Updates parameters by shards: each rank gets the averages of the elements that it owns, keeps
-/// optimizer state for only these, updates them, and sends the new values to all ranks. Values are
+/// Updates parameters by shards. Each rank gets the averages of the elements that it owns, keeps
+/// optimizer state only for these, updates them, and sends the new values to all ranks. Values are
 /// sent in the background, those of the first layers first; the next forward pass waits for each
-/// bucket at its first read. A step sends as many bytes as an all-reduce; a bfloat16 wire halves
-/// those of gradients, while values stay float32. If the sums have the bits of an all-reduce, the
-/// values have the bits of an update on all ranks (see the README of this folder).
+/// bucket when it first reads it. A step sends as many bytes as an all-reduce. A bfloat16 wire
+/// halves the bytes of gradients; values stay float32. If sums have the same bits as an all-reduce,
+/// values have the same bits as an update on all ranks (see the README of this folder).
 ///
-/// Tables with row gradients are updated on every rank, as without shards.
+/// Tables with sparse gradients are updated on every rank, as without shards.
 ///
 /// Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
 ///         Models", SC 2020, stages 1 and 2.
@@ -303,7 +305,7 @@ class ShardedOptimizer final : public ParameterUpdater {
   void visit_state(StateVisitor& visitor) override {
     optimizer_->visit_state(visitor);
     gate_.visit_state(visitor);
-    // An empty entry for jobs without shards, which have compression.
+    // The entry is empty; jobs without shards, which may have compression, expect it.
     std::vector<std::vector<std::byte>> compression(1);
     visitor.bytes_of_ranks("compression", compression);
   }
@@ -340,7 +342,8 @@ class ShardedOptimizer final : public ParameterUpdater {
       }
     }
   }
-  // The forward pass needs the bucket of the first layers first, which is the last bucket.
+  // Updates buckets in reverse order, because the forward pass first needs the last bucket, which
+  // has the first layers.
   void update_all(float lr, float gradient_scale) {
     optimizer_->begin_step();
     TensorNorms* const norms = optimizer_->norms();
@@ -366,7 +369,7 @@ class ShardedOptimizer final : public ParameterUpdater {
       if (!plan_.bucket_of(i)) optimizer_->update(i, lr, gradient_scale);
     }
   }
-  /// Sends the new values of a bucket to all ranks.
+  /// Starts sending the new values of a bucket to all ranks.
   void begin_gather(std::size_t bucket) {
     gathers_[bucket] = runtime_.all_gather(fmt::format("weights {}", bucket), values_[bucket]);
     for (const ShardPlan::Segment& segment : plan_.buckets()[bucket].segments) {
@@ -380,7 +383,7 @@ class ShardedOptimizer final : public ParameterUpdater {
       parameters_[segment.parameter].value_arrived();
     }
   }
-  /// Calls the runtime and counts the time as exposed communication.
+  /// Calls `call`, which calls the runtime, and counts its time as exposed communication.
   template <typename Call>
   void communicate(Call&& call) {
     const TimePoint begin = clock_.now();
@@ -394,12 +397,12 @@ class ShardedOptimizer final : public ParameterUpdater {
   const std::size_t bucket_bytes_;
   const ShardPlan plan_;
   UpdateGate gate_;
-  Duration exposed_{0};  // since the last step
+  Duration exposed_{0};  // exposed communication since the last step
   ShardedGradients gradients_;
   RowExchange rows_;
-  std::shared_ptr<std::byte[]> memory_;         // of all values
-  std::vector<std::span<float>> values_;        // by bucket
-  std::vector<std::optional<Ticket>> gathers_;  // by bucket, while values are in flight
+  std::shared_ptr<std::byte[]> memory_;         // memory of all values
+  std::vector<std::span<float>> values_;        // values by bucket
+  std::vector<std::optional<Ticket>> gathers_;  // set while the values of a bucket are in flight
   std::unique_ptr<Optimizer> optimizer_;
 };
 

@@ -27,7 +27,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// File operations of a child between fork and exec.
+/// The file operations of a child process between fork and exec.
 class FileActions {
  public:
   explicit FileActions(const std::filesystem::path& log) {
@@ -67,7 +67,7 @@ int exit_status_of(int state) {
   return WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
 }
 
-/// The running child processes. The destructor waits for those that are left.
+/// The running child processes. The destructor waits for all of them.
 class Children {
  public:
   Children() = default;
@@ -106,7 +106,7 @@ std::filesystem::path folder_of(const SweepOptions& options, const Combination& 
   return options.folder / folder_name(combination);
 }
 
-/// `last_step` is 0 for a run to its end.
+/// The process of a run up to `last_step`, or to its end if that is 0.
 ChildProcess process_of(const SweepOptions& options, const Combination& combination,
                         std::size_t last_step) {
   const std::filesystem::path folder = folder_of(options, combination);
@@ -128,7 +128,7 @@ std::optional<double> number_in(const Json& object, const std::string& name) {
   return found->get<double>();
 }
 
-/// Reads the last numbers of a run from its metrics.jsonl.
+/// Reads the latest numbers of a run from its metrics.jsonl into `result`.
 void read_numbers(const std::filesystem::path& folder, SweepResult& result) {
   std::ifstream in(folder / "metrics.jsonl");
   for (std::string line; std::getline(in, line);) {
@@ -166,7 +166,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-/// The value of `flag` among the passed options, written as "--steps 100" or "--steps=100".
+/// The value of `flag` in `words`, as in "--steps 100" or "--steps=100"; empty if there is none.
 std::string value_of(const std::vector<std::string>& words, std::string_view flag) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string_view word = words[i];
@@ -279,7 +279,7 @@ std::vector<SweepResult> run_sweep(const SweepOptions& options, std::FILE* out) 
     std::filesystem::create_directories(folder_of(options, combination), error);
     if (error) throw_io_error("create", folder_of(options, combination), error.message());
   }
-  std::size_t runs = results.size();  // runs of this round: the best so far
+  std::size_t runs = results.size();  // number of runs in this round, the best of `results`
   for (std::size_t round = 0; round < options.rounds; ++round) {
     const bool is_last = round + 1 == options.rounds;
     const std::size_t last_step =

@@ -17,7 +17,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// Reads rows from the front of a text.
+/// Reads the rows of a text one after the other.
 class RowReader {
  public:
   RowReader(const std::filesystem::path& file, std::string_view text, const DelimitedFormat& format)
@@ -80,7 +80,7 @@ class RowReader {
       for (const char c : text_.substr(0, end)) line_ += c == '\n' ? 1 : 0;
       field.append(text_.substr(0, end));
       text_.remove_prefix(end + 1);
-      is_inside = take('"');  // two quotes mean one
+      is_inside = take('"');  // two quotes stand for one quote
       if (is_inside) field.push_back('"');
     }
     if (end_of_plain() != 0) throw_line_error(file_, line_, "text after the quotes of a field");

@@ -8,72 +8,74 @@
 
 namespace kolo::trainer {
 
-/// Rows of text with named columns, from one file.
+/// A table of texts with named columns, read from one file.
 struct Table {
   std::filesystem::path file;
-  std::vector<std::string> columns;            ///< "1", "2", … if the file gives no names.
-  std::vector<std::vector<std::string>> rows;  ///< Each with a value per column.
-  std::vector<std::size_t> lines;              ///< Line at which each row begins, from 1.
+  std::vector<std::string> columns;            ///< Names of columns; "1", "2", … if the file has
+                                               ///< none.
+  std::vector<std::vector<std::string>> rows;  ///< Rows, each with one value per column.
+  std::vector<std::size_t> lines;              ///< Line at which each row begins, counted from 1.
 
-  /// Index of a column. Errors: KoloError(kData) naming the file and its columns.
+  /// The index of the column called `name`. Errors: KoloError(kData) naming the file and its
+  /// columns.
   std::size_t column(std::string_view name) const;
 
-  /// Throws a data error that names file and line of a row.
+  /// Throws KoloError(kData) with `what`, naming the file and the line of a row.
   [[noreturn]] void fail(std::size_t row, const std::string& what) const;
 
-  /// A value as a number. Errors: KoloError(kData) naming file, line and column unless it is a
-  /// finite number of the type (std::int64_t or double).
+  /// A value as a finite number of type T, std::int64_t or double. Errors: KoloError(kData) naming
+  /// file, line and column if the value is not such a number.
   template <typename T>
   T number(std::size_t row, std::size_t column) const;
 };
 
-/// Throws a data error "FILE: line LINE: WHAT".
+/// Throws KoloError(kData) with the message "FILE: line LINE: WHAT".
 [[noreturn]] void throw_line_error(const std::filesystem::path& file, std::size_t line,
                                    const std::string& what);
 
 /// How the fields of a text file are delimited.
 struct DelimitedFormat {
   char separator = ',';
-  /// A field in double quotes may hold separators, line breaks and, doubled, double quotes.
+  /// Whether fields in double quotes may contain separators, line breaks and doubled quotes.
   bool has_quotes = true;
-  bool has_header = true;  ///< The first line names the columns.
+  bool has_header = true;  ///< Whether the first line names the columns.
 };
 
-/// Comma-separated values, and tab-separated values, which have no quotes.
+/// The formats of comma-separated values and of tab-separated values, which have no quotes.
 inline constexpr DelimitedFormat kCsv{};
 inline constexpr DelimitedFormat kTsv{.separator = '\t', .has_quotes = false};
 
 /// Reads a plain or gzip file. Lines end in LF or CR LF; a byte order mark is skipped.
 ///
-/// Errors:  KoloError(kData) naming file and line: no header, a row with another number of fields
-///          than the first line, a misplaced quote, an unterminated quote; as `read_text`.
-/// Source:  RFC 4180. Reader of our own, because libcsv reports no lines and fast-cpp-csv-parser
-///          fixes the columns at compile time.
+/// Errors:  KoloError(kData) naming file and line, if the header is missing, rows have different
+///          numbers of fields, or a quote is misplaced or not closed; those of `read_text`.
+/// Source:  RFC 4180. Available libraries do not fit: libcsv reports no line numbers, and
+///          fast-cpp-csv-parser needs the columns at compile time.
 Table read_delimited(const std::filesystem::path& file, const DelimitedFormat& format = kCsv);
 
-/// Reads the named members of the JSON objects of a plain or gzip file, one object per line. A
-/// number or boolean becomes its text; blank lines are skipped.
+/// Reads a plain or gzip file of JSON objects, one object per line. `columns` names the members to
+/// read. A number or boolean becomes its text; blank lines are skipped.
 ///
-/// Errors: KoloError(kData) naming file and line: not a JSON object, a member that is missing or is
-///         neither text, number nor boolean; as `read_text`.
+/// Errors: KoloError(kData) naming file and line, if a line is not a JSON object, or a member is
+///         missing or is neither text, number nor boolean; those of `read_text`.
 Table read_json_lines(const std::filesystem::path& file, const std::vector<std::string>& columns);
 
-/// Reads the lines of a plain or gzip file, which end in LF or CR LF, as column "text".
-/// Errors: KoloError(kData) as `read_text`.
+/// Reads the lines of a plain or gzip file into a column "text". Lines end in LF or CR LF.
+/// Errors: those of `read_text`.
 Table read_lines(const std::filesystem::path& file);
 
 /// Reads lines that begin with a label. Column "label" is the part before the first `separator`,
-/// and "text" the rest. Errors: KoloError(kData) naming file and line if there is no separator; as
-/// `read_text`.
+/// column "text" the part after it. Errors: KoloError(kData) naming file and line if a line has no
+/// separator; those of `read_text`.
 Table read_labelled_lines(const std::filesystem::path& file, char separator);
 
-/// The training rows and the held-out rows.
+/// A table divided into training rows and held-out rows.
 struct TableSplit {
   Table train;
   Table held_out;
 };
 
-/// Holds out every `every`-th row, so that a table in any order is split evenly.
+/// Holds out every `every`-th row, so that even a sorted table is divided evenly.
 TableSplit hold_out(Table table, std::size_t every);
 
 }  // namespace kolo::trainer

@@ -16,48 +16,50 @@ namespace kolo::trainer {
 
 struct Config;
 
-/// A task: data, the loss that a model is trained with, and the metric that rates it.
+/// A task: the data, the loss for training, and the metric that rates a model.
 struct Task {
   DataSplit data;
   std::size_t outputs;          ///< Numbers per row of the model's output.
-  std::size_t rows_per_sample;  ///< Rows of the output per sample, each with its own loss.
-  std::string unit;             ///< Unit of a row, for rates: "samples" or "tokens".
+  std::size_t rows_per_sample;  ///< Rows of the output per sample; each row has its own loss.
+  std::string unit;             ///< What a row is, for reports: "samples", "tokens" or "hidden
+                                ///< words".
   Metric metric;
   /// Average bytes of text per held-out row; empty if rows are not text.
   std::optional<double> bytes_per_row = std::nullopt;
-  /// Makes the loss for a batch of this many samples.
+  /// Makes the loss for batches of `batch` samples.
   std::function<std::unique_ptr<Loss>(std::size_t batch)> make_loss;
-  /// Average number of rows with a target per training sample; empty if all rows have one.
+  /// Average number of rows with a target per training sample; empty if all rows have a target.
   std::optional<double> mean_targets = std::nullopt;
 
-  /// Average number of rows per sample that count. It is known before training, so that a row has
+  /// The average number of rows per sample that count. It is known before training, so a row has
   /// the same weight in every step and for any number of ranks.
   double targets_per_sample() const {
     return mean_targets.value_or(static_cast<double>(rows_per_sample));
   }
   const SampleFormat& format() const { return data.train->format(); }
 
-  /// A held-out loss as bits per byte of text, by which models with different tokenizers compare.
-  /// Empty if rows are not text.
+  /// Converts a held-out loss to bits per byte of text, which compares models with different
+  /// tokenizers. Empty if rows are not text.
   std::optional<double> bits_per_byte(double nats_per_row) const {
     if (!bytes_per_row) return std::nullopt;
     return nats_per_row / (*bytes_per_row * std::numbers::ln2);
   }
 };
 
-/// A task that --task can name.
+/// A task that users can choose with --task.
 struct TaskEntry {
   std::string name;
-  std::string help;  ///< A short description.
+  std::string help;  ///< Short description of the task.
 
-  /// Errors: KoloError(kData) if the samples do not fit the task.
+  /// Makes the task from data. Errors: KoloError(kData) if the samples do not fit the task;
+  /// KoloError(kConfig) if an option that the task needs is not set.
   std::function<Task(const Config& config, DataSplit data)> make;
 
-  /// Tasks whose data sets this task also reads.
+  /// Names of other tasks whose data formats this task can read, too.
   std::vector<std::string> also_reads_data_of = {};
 
-  /// Options, such as "--dropout", that only some tasks read. It is an error to give an option that
-  /// nothing in the job reads.
+  /// Options, such as "--label-smoothing", that this task reads and others may not. Giving an
+  /// option that nothing in the job reads is an error.
   std::vector<std::string> reads = {};
 
   bool reads_data_of(const std::string& task) const {
@@ -71,11 +73,11 @@ TaskEntry language_model();
 TaskEntry rating();
 TaskEntry masked_tokens();
 
-/// A task with one class per row: cross-entropy and accuracy.
+/// Makes a task with one class per row: its loss is cross-entropy, its metric accuracy.
 Task classification_task(const Config& config, DataSplit data, std::size_t rows_per_sample,
                          std::string unit);
 
-/// Throws KoloError(kData): `config.data` does not contain `wanted`.
+/// Throws KoloError(kData): the task config.task needs samples with `wanted`.
 [[noreturn]] void throw_wrong_samples(const Config& config, const std::string& wanted);
 
 }  // namespace kolo::trainer

@@ -22,7 +22,7 @@ bool is_token_window(const Field& field) {
   return field.dtype == DType::kInt32 && field.shape.size() == 1;
 }
 
-/// Average number of bytes per target of `data`. An end-of-text token has none.
+/// The average number of bytes per target of `data`. An end-of-text token counts as no bytes.
 double bytes_per_target(const Dataset& data, const Tokenizer& tokenizer) {
   std::vector<double> bytes;
   for (std::size_t token = 0; token < tokenizer.size(); ++token) {
@@ -161,8 +161,8 @@ TaskEntry rating() {
 }
 
 // Steps and ranks hide different numbers of words, and a rank knows only its own number. So each
-// word gets a fixed weight, from the mean over the training data: N ranks then take the steps of
-// one rank with all their samples, without a message, and the reported loss is the plain mean.
+// word has a fixed weight, from the mean over the training data. Then N ranks take the same steps
+// as one rank with all their samples, no message is needed, and the reported loss is a plain mean.
 TaskEntry masked_tokens() {
   return {.name = "masked-tokens",
           .help = "the words or other tokens that are hidden in a text",

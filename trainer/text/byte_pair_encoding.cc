@@ -27,7 +27,7 @@ IdsByBytes ids_by_bytes(const std::vector<std::string>& tokens) {
   return ids;
 }
 
-/// Two adjacent tokens. Pairs are ordered by their left tokens, then by the right ones.
+/// A pair of adjacent tokens. Pairs are ordered by left token, then by right token.
 using Pair = std::uint64_t;
 
 Pair pair_of(std::int32_t left, std::int32_t right) {
@@ -74,11 +74,11 @@ std::vector<BytePairEncoding::Merge> parse_merges(const std::string& text, const
   return merges;
 }
 
-/// A candidate for the next merge. Its pair's count may have shrunk since, but has not grown.
+/// A candidate for the next merge. The count of its pair may have shrunk since, but has not grown.
 struct MergeCandidate {
   std::int64_t count;
   Pair pair;
-  /// Whether the other candidate comes first.
+  /// Whether `other` is to be merged before this candidate.
   bool operator<(const MergeCandidate& other) const {
     return std::tie(count, other.pair) < std::tie(other.count, pair);
   }
@@ -103,7 +103,7 @@ class PairMerger {
     consider_grown();
   }
 
-  /// The most frequent pair; empty if none occurs twice.
+  /// Returns the most frequent pair, or empty if none occurs twice.
   std::optional<Pair> most_frequent() {
     constexpr std::int64_t kFewest = 2;
     while (!candidates_.empty()) {
@@ -133,7 +133,7 @@ class PairMerger {
   };
   struct Known {
     std::int64_t count = 0;
-    std::vector<std::size_t> words;  // words that contain the pair, or did
+    std::vector<std::size_t> words;  // words that contain or contained the pair
   };
 
   void grow(Pair pair, std::size_t word) {
@@ -145,8 +145,8 @@ class PairMerger {
 
   void shrink(Pair pair, std::size_t word) { pairs_[pair].count -= words_[word].count; }
 
-  // The neighbours of each occurrence change, from left to right: in x a b y, the pairs (x a) and
-  // (b y) become (x ab) and (ab y).
+  // Joins each occurrence of a pair in a word, from left to right. The pairs with its neighbours
+  // change: in x a b y, (x a) and (b y) become (x ab) and (ab y).
   void merge_in(std::size_t word, Pair pair, std::int32_t joined) {
     std::vector<std::int32_t>& tokens = words_[word].tokens;
     std::size_t kept = 0;
@@ -197,7 +197,7 @@ BytePairEncoding::BytePairEncoding(std::vector<std::string> tokens, std::vector<
     byte_tokens_[byte] = ids.at(std::string(1, static_cast<char>(byte)));
   }
   for (const Merge& merge : merges_) {
-    // A repeated pair keeps its first rank.
+    // A pair that is listed twice keeps its first rank.
     places_.emplace(pair_of(merge.left, merge.right),
                     Place{static_cast<std::uint32_t>(places_.size()), merge.joined});
   }
@@ -237,7 +237,7 @@ TextFiles BytePairEncoding::files() const {
 
 std::vector<std::int32_t> BytePairEncoding::encode(std::string_view text) const {
   std::vector<std::int32_t> tokens;
-  // Offset and number of the tokens of each piece encoded so far.
+  // Offset in `tokens` and number of tokens of each piece encoded so far.
   std::unordered_map<std::string_view, std::pair<std::size_t, std::size_t>> known;
   splitter_.split(text, [&](std::string_view piece) {
     const std::size_t begin = tokens.size();
@@ -258,14 +258,14 @@ const BytePairEncoding::Place* BytePairEncoding::find(std::int32_t left, std::in
   return found == places_.end() ? nullptr : &found->second;
 }
 
-// The tokens of a piece form a linked list by index; a pair is identified by the index of its left
+// The tokens of a piece form a linked list by index. A pair is identified by the index of its left
 // token, which the joined token keeps:
 //
 //     l o w e r     merges: (l o) (lo w)       0     3 4
 //     0 1 2 3 4                         ->     low   e r
 void BytePairEncoding::encode_piece(std::string_view piece,
                                     std::vector<std::int32_t>& tokens) const {
-  constexpr std::int32_t kJoined = -1;  // a token that was joined to the one before it
+  constexpr std::int32_t kJoined = -1;  // marks a token that was joined to the token before it
   struct Symbol {
     std::int32_t token;
     std::size_t before;
@@ -303,7 +303,7 @@ void BytePairEncoding::encode_piece(std::string_view piece,
     Symbol& left = symbols[candidate.at];
     if (left.token != candidate.left || left.after == end ||
         symbols[left.after].token != candidate.right) {
-      continue;  // one of the two was joined to another token
+      continue;  // one of the two was joined to another token before
     }
     Symbol& right = symbols[left.after];
     left.token = candidate.joined;
@@ -337,13 +337,13 @@ BytePairEncoding learn_byte_pairs(const PieceCounts& pieces, std::size_t size) {
     if (!pair) break;
     std::string bytes = tokens[static_cast<std::size_t>(left_of(*pair))] +
                         tokens[static_cast<std::size_t>(right_of(*pair))];
-    // Other merges may have made the same bytes.
+    // Another merge may have made a token of the same bytes.
     const auto [place, is_new] = ids.emplace(bytes, static_cast<std::int32_t>(tokens.size()));
     if (is_new) tokens.push_back(std::move(bytes));
     merges.push_back({.left = left_of(*pair), .right = right_of(*pair), .joined = place->second});
     merger.merge(*pair, place->second);
   }
-  tokens.emplace_back(BytePairEncoding::kEndOfText);  // it spans three pieces, so no merge makes it
+  tokens.emplace_back(BytePairEncoding::kEndOfText);  // spans three pieces, so no merge makes it
   return {std::move(tokens), std::move(merges)};
 }
 

@@ -16,11 +16,12 @@ struct pcre2_real_code_8;
 
 namespace kolo::trainer {
 
-/// Splits texts into pieces as GPT-2 does before it merges bytes: a word with the preceding space,
-/// digits, other characters, white space. No token spans two pieces.
+/// Splits texts into pieces as GPT-2 does before it merges bytes. A piece is a word, a number or a
+/// run of other characters, each with the space before it, or a run of white space. No token spans
+/// two pieces.
 ///
-/// Letters, numbers and white space are Unicode's. Bytes that are not UTF-8 are separate pieces.
-/// The concatenated pieces are the text.
+/// Unicode defines letters, numbers and white space. Runs of bytes that are not UTF-8 are separate
+/// pieces. The concatenation of all pieces is the text.
 ///
 /// Threads: any. Source: https://github.com/openai/gpt-2, src/encoder.py.
 class PieceSplitter {
@@ -37,17 +38,17 @@ class PieceSplitter {
   std::unique_ptr<pcre2_real_code_8, FreeCode> pattern_;
 };
 
-/// The first position at or after `from` at which the text can be split without changing its
-/// pieces; the end of the text if there is none.
+/// Returns the first position at or after `from` at which the text can be divided without changing
+/// its pieces, or the end of the text if there is none.
 std::size_t next_cut(std::string_view text, std::size_t from);
 
-/// Tokens formed from bytes by merging adjacent pairs: frequent words are one token, and every text
-/// can be encoded.
+/// Byte-pair encoding: tokens are formed from bytes by merging adjacent pairs. Frequent words
+/// become one token, and every text can be encoded.
 ///
 /// A text is split into pieces. In each piece, the adjacent pair that comes first in the list of
-/// merges becomes one token, the leftmost pair first, until no pair is in the list.
+/// merges becomes one token, leftmost pair first, until no pair is in the list.
 ///
-/// Cost:   n log n for a piece of n bytes; repeated pieces are copied.
+/// Cost:   O(n log n) for a piece of n bytes. Tokens of a repeated piece are copied.
 /// Source: Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", ACL
 ///         2016; over bytes: Radford et al. (GPT-2), 2019.
 class BytePairEncoding final : public Tokenizer {
@@ -62,14 +63,14 @@ class BytePairEncoding final : public Tokenizer {
     std::int32_t joined;
   };
 
-  /// `tokens` are the bytes of each token, all different, and `merges` are in order of priority.
-  /// Tokens that are neither single bytes nor made by a merge never occur in a text.
-  /// Before: each single byte is a token; each merge joins two tokens into a token.
+  /// `tokens` are the bytes of each token, all different; `merges` are in order of priority. A
+  /// token that is neither a single byte nor made by a merge never occurs in an encoded text.
+  /// Before: each single byte is a token; each merge joins two tokens to a token.
   BytePairEncoding(std::vector<std::string> tokens, std::vector<Merge> merges);
 
-  /// Reads vocab.json and merges.txt in GPT-2's layout.
-  /// Errors: KoloError(kData) naming the missing file, or file and offset or line: malformed, a
-  ///         byte without a token, or a merge whose tokens are not in the vocabulary.
+  /// Makes an encoding from the files vocab.json and merges.txt in GPT-2's layout.
+  /// Errors: KoloError(kData) naming file and, if known, offset or line, if a file is missing or
+  ///         malformed, a byte has no token, or a merge has unknown tokens.
   static BytePairEncoding from_files(const TextFiles& files);
 
   std::size_t size() const override { return tokens_.size(); }
@@ -82,7 +83,7 @@ class BytePairEncoding final : public Tokenizer {
 
  private:
   struct Place {
-    std::uint32_t rank;  // in the list of merges
+    std::uint32_t rank;  // index in the list of merges
     std::int32_t joined;
   };
 
@@ -92,19 +93,19 @@ class BytePairEncoding final : public Tokenizer {
   std::vector<std::string> tokens_;
   std::vector<Merge> merges_;
   std::array<std::int32_t, 256> byte_tokens_;
-  std::unordered_map<std::uint64_t, Place> places_;  // by both tokens of a pair
+  std::unordered_map<std::uint64_t, Place> places_;  // merges by both tokens of a pair
   std::optional<std::int32_t> end_of_text_;
   PieceSplitter splitter_;
 };
 
-/// Counts the pieces of texts.
+/// Counts how often each piece occurs in texts.
 ///
 /// Threads: one.
 class PieceCounts {
  public:
   using Counts = std::unordered_map<std::string, std::int64_t>;
 
-  /// Cost: memory for each new piece.
+  /// Counts the pieces of `text`. Cost: memory for each new piece.
   void add(std::string_view text);
   const Counts& counts() const { return counts_; }
 
@@ -114,15 +115,15 @@ class PieceCounts {
 };
 
 /// Learns a vocabulary of at most `size` tokens: the bytes in GPT-2's order, a token for each
-/// merge, and the end of a text. Each merge joins the most frequent adjacent pair; on a tie, the
-/// pair with the lower left token, then with the lower right token. Learning ends early when no
-/// pair occurs twice.
+/// merge, and the end-of-text token. Each merge joins the most frequent adjacent pair; of equally
+/// frequent pairs, the one with the lower left token, then with the lower right token. Learning
+/// ends early if no pair occurs twice.
 ///
-/// The vocabulary depends only on the counts. Before: `size` is at least `kFewestTokens`.
-/// Cost: about the number of adjacent pairs in all distinct pieces, plus the changes of each merge.
+/// The vocabulary depends only on the counts. Before: `size` is at least kFewestTokens.
+/// Cost: proportional to the adjacent pairs of all distinct pieces plus the changes of each merge.
 BytePairEncoding learn_byte_pairs(const PieceCounts& pieces, std::size_t size);
 
-/// The bytes and the end of a text.
+/// Smallest size of a vocabulary: 256 bytes and the end-of-text token.
 inline constexpr std::size_t kFewestTokens = 257;
 
 }  // namespace kolo::trainer

@@ -1,4 +1,4 @@
-// Data sets of labelled texts: TREC, SST-2, SMS Spam Collection, IMDB, and tables of any origin.
+// Data sets of labelled texts: TREC, SST-2, SMS Spam Collection, IMDB, and tables of other origin.
 
 #include <algorithm>
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace {
 /// Name of the file with the classes.
 constexpr const char* kClassesFile = "classes.json";
 
-/// Rows of a table, each a text with a label.
+/// A table of texts with labels, and which columns hold these.
 struct LabelledTexts {
   Table table;
   std::size_t text_column;
@@ -38,16 +38,16 @@ struct LabelledTexts {
   }
 };
 
-/// Texts as numbered words or other tokens, each with a class.
+/// A data set of texts, as numbered words or other tokens, each with a class.
 ///
-/// Format: "tokens", int32 [max_length] of the vocabulary: [CLS] if it has marks, the first tokens
-///         of a text, then padding; "length", int32, the number of tokens before padding. A text
-///         without tokens has `TextVocabulary::no_token`. "label", int32 below the number of
-///         classes.
+/// Format: the input "tokens", int32 [max_length] with entries of the vocabulary: [CLS] if it has
+///         marks, the first tokens of a text, then padding; the input "length", int32, the number
+///         of tokens before padding; the target "label", int32 below the number of classes. A text
+///         without tokens has `TextVocabulary::no_token`.
 class LabelledTextDataset final : public Dataset {
  public:
-  /// `classes` are the labels by number. Errors: KoloError(kData) naming file and line of a label
-  /// that is not among them.
+  /// `classes` are the labels in the order of their numbers. Errors: KoloError(kData) naming file
+  /// and line of a label that is not one of them.
   LabelledTextDataset(const LabelledTexts& texts, const TextVocabulary& vocabulary,
                       const std::vector<std::string>& classes, std::size_t max_length)
       : format_(text_format(vocabulary, max_length)), padding_(vocabulary.padding()), begins_{0} {
@@ -87,7 +87,7 @@ class LabelledTextDataset final : public Dataset {
  private:
   SampleFormat format_;
   std::int32_t padding_;
-  std::vector<std::int32_t> tokens_;  // of all texts, without padding
+  std::vector<std::int32_t> tokens_;  // tokens of all texts, without padding
   std::vector<std::size_t> begins_;   // offset of each text, then the end of the last
   std::vector<std::int32_t> labels_;
 };
@@ -105,9 +105,10 @@ std::vector<std::string> find_classes(const LabelledTexts& train, const TextFile
   return classes;
 }
 
-/// Makes both parts with the same classes: those of `stored`, or else the labels of the training
-/// part in byte order. The result's files contain the classes and the vocabulary.
-/// Errors: KoloError(kData) naming the file: no rows, a single label, and those of
+/// Makes training and held-out data with the same classes: those of `stored` or, if it has none,
+/// the labels of the training data in byte order. The text files of the result are the classes and
+/// the vocabulary.
+/// Errors: KoloError(kData) naming the file if there are no rows or only one label; those of
 ///         LabelledTextDataset and `from_numbered_json`.
 DataSplit make_labelled_texts(const LabelledTexts& train, const LabelledTexts& held_out,
                               std::shared_ptr<const TextVocabulary> vocabulary,
@@ -140,7 +141,7 @@ LabelledTexts by_name(Table table, const std::string& text, const std::string& l
 DataSplit make_split(const Config& config, TableSplit tables, const std::string& text = "text",
                      const std::string& label = "label") {
   const LabelledTexts train = by_name(std::move(tables.train), text, label);
-  // A model initialised anew, wholly or in part, may have other classes.
+  // If some of the model's weights are new, it may have other classes.
   const bool has_classes = !config.weights.empty() && config.weights_part == "all";
   return make_labelled_texts(train, by_name(std::move(tables.held_out), text, label),
                              load_vocabulary(config, train.column(train.text_column)),
@@ -161,7 +162,7 @@ std::string utf8_from_latin1(const std::string& text) {
   return utf8;
 }
 
-/// Lines "COARSE:fine question" in ISO-8859-1, labelled with the coarse class.
+/// Reads lines "COARSE:fine question" in ISO-8859-1; the coarse class is the label.
 Table read_trec(const fs::path& file) {
   Table table = read_labelled_lines(file, ' ');
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
@@ -191,7 +192,7 @@ DataSplit load_sms(const Config& config) {
                     hold_out(read_labelled_lines(config.data / "SMSSpamCollection", '\t'), kEvery));
 }
 
-/// Whether the training file begins with "0" or "1" and a tab, that is with a review and no header.
+/// Whether the training file begins with "0" or "1" and a tab, which is a review and not a header.
 bool has_imdb(const fs::path& directory) {
   if (!is_there_plain_or_packed(directory / "train.tsv")) return false;
   const Table table = read_lines(find_plain_or_packed(directory / "train.tsv"));

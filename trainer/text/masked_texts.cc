@@ -11,7 +11,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// Disjoint from the streams of initial values, of permutations and of dropout.
+/// Number of the first random stream, above those of initial values, permutations and dropout.
 constexpr std::uint64_t kFirstStream = std::uint64_t{1} << 49;
 constexpr std::size_t kPercentChosen = 15;
 constexpr float kShareMasked = 0.8f;
@@ -70,7 +70,7 @@ void MaskedTexts::copy(std::size_t index, std::uint64_t epoch, std::span<const T
   const std::size_t count = chosen_of(words);
   Random random(Random(seed_, kFirstStream + epoch).next(), index);
 
-  // Draws the first `count` of a permutation of 1 … words.
+  // Draws the first `count` elements of a random permutation of 1 … words.
   std::vector<std::int32_t> places(words);
   std::iota(places.begin(), places.end(), 1);
   for (std::size_t i = 0; i < count; ++i) {

@@ -11,13 +11,13 @@
 namespace kolo::trainer {
 namespace {
 
-// GPT-2's pattern, with its white space (\s) spelt out because PCRE2's also has U+180E.
+// GPT-2's pattern. Its white space (\s) is spelt out, because PCRE2's \s includes U+180E, too.
 constexpr char kPieces[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\t-\r\x{85}\p{Z}\p{L}\p{N}]+)"
     R"(|[\t-\r\x{85}\p{Z}]+(?![^\t-\r\x{85}\p{Z}])|[\t-\r\x{85}\p{Z}]+)";
 
-// If PCRE2 has no compiler for the processor, each match first searches the rest of the block for
-// bytes that are not UTF-8.
+// Largest number of bytes that are matched at a time. Without PCRE2's just-in-time compiler, each
+// match first searches the rest of its block for bytes that are not UTF-8.
 constexpr std::size_t kPieceBlockBytes = 4096;
 
 struct FreePieceMatch {
@@ -36,7 +36,7 @@ PieceSplitter::PieceSplitter() {
   pattern_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPieces), sizeof kPieces - 1,
                                PCRE2_UTF | PCRE2_MATCH_INVALID_UTF, &error, &offset, nullptr));
   ensure(pattern_ != nullptr, "PCRE2 does not take the pattern at " + std::to_string(offset));
-  pcre2_jit_compile(pattern_.get(), PCRE2_JIT_COMPLETE);  // optional: changes no piece
+  pcre2_jit_compile(pattern_.get(), PCRE2_JIT_COMPLETE);  // optional; it does not change the pieces
 }
 
 void PieceSplitter::split(std::string_view text,
@@ -57,7 +57,7 @@ void PieceSplitter::split(std::string_view text,
       }
       const std::size_t from = is_found ? found[0] : block.size();
       const std::size_t to = is_found ? found[1] : block.size();
-      if (from > at) take(block.substr(at, from - at));  // not UTF-8
+      if (from > at) take(block.substr(at, from - at));  // bytes that are not UTF-8
       if (to > from) take(block.substr(from, to - from));
       at = to;
     }
@@ -65,8 +65,8 @@ void PieceSplitter::split(std::string_view text,
   }
 }
 
-// A space or line feed after a printable ASCII character begins a piece, and no piece depends on
-// text before or after it.
+// A space or line feed after a printable ASCII character begins a new piece, and pieces on one side
+// of it do not depend on the text on the other side.
 std::size_t next_cut(std::string_view text, std::size_t from) {
   for (std::size_t i = std::max<std::size_t>(from, 1); i < text.size(); ++i) {
     const bool is_after_character = text[i - 1] > ' ' && text[i - 1] <= '~';

@@ -13,7 +13,7 @@
 namespace kolo::trainer {
 namespace {
 
-// None of these is a word that split_words returns.
+// The names of special entries; `split_words` never returns them.
 constexpr const char* kNoWords[] = {"<padding>", "<unknown>", "[CLS]", "[MASK]"};
 constexpr std::size_t kUnmarked = 2;
 

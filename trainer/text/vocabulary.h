@@ -17,19 +17,18 @@
 
 namespace kolo::trainer {
 
-/// Numbers the tokens of texts that a model reads whole, which are words or byte pairs, and special
-/// entries that occur in no text.
+/// A vocabulary for models that read whole texts. It numbers the tokens of texts, which are words
+/// or byte pairs, and special entries.
 ///
-/// Marks: a text begins with [CLS], which represents the whole text, and [MASK] replaces a hidden
-///        token.
+/// Marks: [CLS], the first entry of a text, represents the text; [MASK] replaces a hidden token.
 /// Immutable. Threads: any.
 class TextVocabulary {
  public:
   struct Marks {
-    std::int32_t text;    ///< [CLS]
-    std::int32_t hidden;  ///< [MASK]
+    std::int32_t text;    ///< Number of the entry [CLS].
+    std::int32_t hidden;  ///< Number of the entry [MASK].
   };
-  /// The entries [first, end).
+  /// The entries with numbers in [first, end).
   struct Range {
     std::int32_t first;
     std::int32_t end;
@@ -38,27 +37,27 @@ class TextVocabulary {
 
   virtual ~TextVocabulary() = default;
 
-  /// Number of entries, including special ones.
+  /// The number of entries, including special ones.
   virtual std::size_t size() const = 0;
   /// The tokens of a text, without marks.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-  /// The entry that fills up a text.
+  /// The number of the entry that fills a text up to the sample's length.
   virtual std::int32_t padding() const = 0;
-  /// The entry for a text without tokens.
+  /// The number of the entry that represents a text without tokens.
   virtual std::int32_t no_token() const = 0;
   virtual std::optional<Marks> marks() const = 0;
-  /// The entries that are tokens of texts, without the entry for unknown words.
+  /// The entries that are tokens of texts, except the entry for unknown words.
   virtual Range tokens() const = 0;
-  /// The files from which `load_vocabulary` makes an equal vocabulary.
+  /// Files from which `load_vocabulary` makes an equal vocabulary.
   virtual TextFiles files() const = 0;
 };
 
-/// Inputs of whole texts: "tokens", int32 [max_length] of the vocabulary, and "length", int32, the
-/// number of tokens before padding.
+/// The format of whole texts: the inputs "tokens", int32 [max_length] with entries of `vocabulary`,
+/// and "length", int32, the number of tokens before padding.
 SampleFormat text_format(const TextVocabulary& vocabulary, std::size_t max_length);
 
-/// The tokens of a tokenizer with their numbers, then padding, then marks if there are any, so that
-/// texts that are already tokenized stay unchanged.
+/// The vocabulary of a tokenizer: its tokens keep their numbers; padding and, if there are any,
+/// marks follow. So texts that are already tokenized need no changes.
 class TokenVocabulary final : public TextVocabulary {
  public:
   struct Options {
@@ -82,35 +81,37 @@ class TokenVocabulary final : public TextVocabulary {
   bool has_marks_;
 };
 
-/// The words of a text in lower case, and each other character except white space.
+/// Splits a text into lower-case words. Other characters except white space are words, too.
 ///
 /// A word is a run of letters, digits, underscores, apostrophes and bytes above 127, so that UTF-8
-/// characters stay whole; only ASCII letters become lower case.
+/// characters stay whole. Only ASCII letters become lower case.
 std::vector<std::string> split_words(std::string_view text);
 
-/// Numbers words: 0 is padding, 1 any unknown word, then marks if there are any, then the words by
-/// descending frequency, and in byte order on a tie.
+/// A vocabulary of words. Entry 0 is padding, and entry 1 stands for any unknown word. Marks, if
+/// there are any, are next, then the words by descending frequency, in byte order if equally
+/// frequent.
 class Vocabulary final : public TextVocabulary {
  public:
-  /// The file with the entries; see `from_numbered_json`.
+  /// Name of the file with the entries; see `from_numbered_json`.
   static constexpr const char* kFile = "words.json";
 
   static constexpr std::int32_t kPadding = 0;
   static constexpr std::int32_t kUnknown = 1;
-  static constexpr std::int32_t kClass = 2;  ///< [CLS], with marks.
-  static constexpr std::int32_t kMask = 3;   ///< [MASK], with marks.
-  static constexpr std::size_t kMarked = 4;  ///< Entries before the words, with marks.
+  static constexpr std::int32_t kClass = 2;  ///< Number of [CLS], if there are marks.
+  static constexpr std::int32_t kMask = 3;   ///< Number of [MASK], if there are marks.
+  static constexpr std::size_t kMarked = 4;  ///< Number of special entries, if there are marks.
 
   struct Options {
-    std::size_t most = SIZE_MAX;  ///< Most entries, including special ones.
-    std::size_t min_count = 1;    ///< Rarer words are unknown.
+    std::size_t most = SIZE_MAX;  ///< Largest number of entries, including special ones.
+    std::size_t min_count = 1;    ///< Number of occurrences below which a word is unknown.
     bool has_marks = false;
   };
 
-  /// Counts the words of `texts`.
+  /// Makes a vocabulary of the words of `texts`.
   Vocabulary(std::span<const std::string> texts, const Options& options);
-  /// Restores a vocabulary stored in `file` from all entries by number, as `words` returns them.
-  /// Errors: KoloError(kData) naming the file and an entry that is invalid.
+  /// Restores a vocabulary from its entries in the order of their numbers, as `words` returns them.
+  /// `file` is the file from which they come.
+  /// Errors: KoloError(kData) naming the file and an invalid entry.
   static Vocabulary from_entries(std::vector<std::string> entries,
                                  const std::filesystem::path& file);
 
@@ -122,9 +123,9 @@ class Vocabulary final : public TextVocabulary {
   Range tokens() const override;
   TextFiles files() const override;
   std::int32_t id(std::string_view word) const;
-  /// Before: id is below size().
+  /// The word of entry `id`. Before: id is in [0, size()).
   const std::string& word(std::int32_t id) const { return words_[static_cast<std::size_t>(id)]; }
-  /// All entries by number.
+  /// All entries in the order of their numbers.
   const std::vector<std::string>& words() const { return words_; }
 
  private:
@@ -137,23 +138,23 @@ class Vocabulary final : public TextVocabulary {
     }
   };
 
-  std::vector<std::string> words_;  // by id, beginning with the special entries
+  std::vector<std::string> words_;  // entries by number, special ones first
   std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> ids_;
 };
 
 struct Config;
 
-/// Loads the vocabulary of words or byte pairs whose files are among config.text_files, or else
-/// builds one from the words of `texts`, the training data.
-/// Errors: KoloError(kData) as `from_numbered_json`, `Vocabulary` and `make_tokenizer`, and naming
-///         a file with marks if config has none, or the reverse.
+/// Loads the vocabulary of words or byte pairs whose files are in config.text_files. If there is
+/// none, builds a vocabulary from the words of `texts`, the training data.
+/// Errors: those of `from_numbered_json`, `Vocabulary::from_entries` and `make_tokenizer`;
+///         KoloError(kData) naming a file whose marks contradict config.text_marks.
 std::shared_ptr<const TextVocabulary> load_vocabulary(const Config& config,
                                                       std::span<const std::string> texts);
 
-/// The options of data that is split into words; see `DatasetEntry::reads`.
+/// The options that formats of words read; see `DatasetEntry::reads`.
 std::vector<std::string> word_options();
 
-/// Whether one of the files is a vocabulary.
+/// Whether `files` contain a vocabulary.
 bool has_vocabulary(const TextFiles& files);
 
 }  // namespace kolo::trainer

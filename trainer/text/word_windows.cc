@@ -18,12 +18,12 @@
 namespace kolo::trainer {
 namespace {
 
-/// Consecutive windows of a text's tokens, without overlap; the last may be shorter.
+/// A data set of consecutive windows of a text's tokens. The last window may be shorter.
 ///
-/// Format: "tokens" and "length" as in LabelledTextDataset; no target.
+/// Format: the inputs "tokens" and "length" of LabelledTextDataset; no target.
 class WordWindows final : public Dataset {
  public:
-  /// `lines` form the text, and each has a token.
+  /// `lines` are the lines of the text; each has at least one token.
   WordWindows(std::span<const std::string> lines, const TextVocabulary& vocabulary,
               std::size_t max_length)
       : padding_(vocabulary.padding()),
@@ -55,12 +55,12 @@ class WordWindows final : public Dataset {
  private:
   std::optional<std::int32_t> mark_;
   std::int32_t padding_;
-  std::size_t window_;  // tokens, without the mark
+  std::size_t window_;  // tokens per window, without the mark
   SampleFormat format_;
   std::vector<std::int32_t> tokens_;
 };
 
-/// The lines that have a word.
+/// The lines of a text that contain a word.
 std::vector<std::string> lines_of(std::span<const std::uint8_t> text) {
   std::vector<std::string> lines;
   for (auto begin = text.begin(); begin != text.end();) {

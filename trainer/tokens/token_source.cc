@@ -1,5 +1,5 @@
-// Texts that are already tokenized: folders of `kolo-train tokenize`, and pairs of train.bin and
-// val.bin as nanoGPT and llm.c write them.
+// Data sets of tokenized texts: folders that `kolo-train tokenize` wrote, and pairs of train.bin
+// and val.bin as nanoGPT and llm.c write them; also texts that are tokenized when they are loaded.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,13 +23,13 @@
 namespace kolo::trainer {
 namespace {
 
-/// Windows of tokens as texts: each begins with the [CLS] mark.
+/// A data set of windows of tokens as texts, each of which begins with the [CLS] mark.
 ///
-/// Format: "tokens" and "length" as in LabelledTextDataset; every text has the windows' length plus
-///         one; no target.
+/// Format: the inputs "tokens" and "length" of LabelledTextDataset; every text is one token longer
+///         than a window; no target.
 class MarkedWindows final : public Dataset {
  public:
-  /// Before: `vocabulary` has marks and the tokens of `windows`.
+  /// Before: `vocabulary` has marks, and has the tokens of `windows`.
   MarkedWindows(std::unique_ptr<TokenDataset> windows, const TextVocabulary& vocabulary)
       : windows_(std::move(windows)),
         mark_(vocabulary.marks().value().text),
@@ -37,7 +37,7 @@ class MarkedWindows final : public Dataset {
 
   std::size_t size() const override { return windows_->size(); }
   const SampleFormat& format() const override { return format_; }
-  /// Errors: as TokenDataset.
+  /// Errors: those of TokenDataset.
   void copy(std::size_t index, std::uint64_t epoch, std::span<const TensorSlot> inputs,
             std::span<const TensorSlot>) const override {
     const std::span<std::int32_t> tokens = inputs[0].as<std::int32_t>();
@@ -71,9 +71,9 @@ TokenArray map_shard(const fs::path& folder, const TokenFolder::Shard& shard, st
   return {.bytes = std::as_bytes(file->bytes()), .width = width, .owner = file, .file = path};
 }
 
-/// Maps a file of 16-bit tokens. If the first integer is llm.c's magic number, the tokens follow a
-/// header of 256 integers. Without a header that number would be two tokens, the first of which has
-/// no meaning in GPT-2's vocabulary.
+/// Maps a file of 16-bit tokens. If its first integer is llm.c's magic number, the tokens follow a
+/// header of 256 integers. Without a header, these bytes would be two tokens, the first of which is
+/// not in GPT-2's vocabulary.
 TokenArray map_raw(const fs::path& path) {
   constexpr std::uint32_t kMagic = 20'240'520;
   constexpr std::size_t kHeaderBytes = 1024;
@@ -89,7 +89,8 @@ TokenArray map_raw(const fs::path& path) {
       .bytes = bytes.subspan(offset), .width = 2, .owner = file, .file = path, .offset = offset};
 }
 
-/// The tokenizer in the folder, or else the job's; if both exist they must be equal.
+/// Returns the tokenizer in the folder config.data or, if there is none, that of the job. Errors:
+/// KoloError(kData) if both exist and differ.
 std::shared_ptr<const Tokenizer> find_tokenizer(const Config& config) {
   const TextFiles in_folder = read_text_files(config.data);
   auto tokenizer = make_tokenizer(in_folder);
@@ -103,7 +104,7 @@ std::shared_ptr<const Tokenizer> find_tokenizer(const Config& config) {
   return tokenizer;
 }
 
-/// Makes windows of --context tokens or, for texts with marks, texts of --max-length.
+/// Makes windows of --context tokens or, if `texts` is not null, texts of --max-length.
 std::unique_ptr<Dataset> make_windows(const Config& config, std::vector<TokenArray> arrays,
                                       const Tokenizer& tokenizer, const TextVocabulary* texts,
                                       const char* part) {
@@ -160,7 +161,7 @@ DataSplit load_tokens(const Config& config) {
       .text_files = tokenizer->files()};
 }
 
-/// Tokenizes bytes [begin, end); a byte tokenizer uses them in place.
+/// Tokenizes the bytes [begin, end) of a text; a byte tokenizer uses them in place.
 TokenArray tokens_of(const Config& config, const std::shared_ptr<const Corpus>& corpus,
                      std::size_t begin, std::size_t end, const Tokenizer& tokenizer) {
   const auto bytes = std::as_bytes(corpus->bytes().subspan(begin, end - begin));

@@ -48,8 +48,9 @@ class Documents {
 
   std::size_t size() const { return size_; }
 
-  /// Calls `take` with the bytes [begin, end) of the whole text in parts of about a megabyte, cut
-  /// between pieces, and with whether a part ends a file other than the last.
+  /// Calls `take(part, is_end)` for the bytes [begin, end) of the whole text, in parts of about a
+  /// megabyte that are cut between pieces. `is_end` says whether the part ends a file other than
+  /// the last.
   template <typename Take>
   void for_each_part(std::size_t begin, std::size_t end, const Take& take) const {
     std::size_t file_begin = 0;

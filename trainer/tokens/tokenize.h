@@ -14,7 +14,7 @@
 
 namespace kolo::trainer {
 
-/// Writes tokens to files in a folder: train-00000.bin, train-00001.bin …, each with a limited
+/// Writes tokens to files in a folder: train-00000.bin, train-00001.bin, …, each with a limited
 /// number of tokens.
 ///
 /// Threads: one. Errors: KoloError(kIo) naming the file.
@@ -22,9 +22,9 @@ class TokenWriter {
  public:
   struct Options {
     std::filesystem::path folder;
-    std::string part;            ///< Prefix of the file names.
-    std::size_t width;           ///< Bytes of a token: 2 or 4.
-    std::uint64_t shard_tokens;  ///< Most tokens per file; at least 1.
+    std::string part;            ///< Prefix of the file names, such as "train".
+    std::size_t width;           ///< Bytes per token: 2 or 4.
+    std::uint64_t shard_tokens;  ///< Largest number of tokens per file, at least 1.
   };
 
   explicit TokenWriter(Options options);
@@ -32,7 +32,7 @@ class TokenWriter {
   void write(std::span<const std::int32_t> tokens);
   std::uint64_t tokens() const { return tokens_; }
 
-  /// Completes the last file and waits until it is durable. Returns all files in order.
+  /// Completes the last file and blocks until it is durable. Returns all files in order.
   std::vector<TokenFolder::Shard> finish();
 
  private:
@@ -40,36 +40,37 @@ class TokenWriter {
 
   Options options_;
   std::uint64_t tokens_ = 0;
-  std::vector<TokenFolder::Shard> shards_;  // the last one is open if `file_` is set
+  std::vector<TokenFolder::Shard> shards_;  // the last one is incomplete if `file_` is set
   std::optional<DurableFile> file_;
 };
 
 struct TokenizeOptions {
-  std::filesystem::path data;  ///< A text, or a directory as `Corpus` reads it.
-  std::filesystem::path out;   ///< Folder to create.
-  /// Folder of the tokenizer to use; empty: learn byte pairs.
+  std::filesystem::path data;  ///< Path of a text, or of a directory that `Corpus` can read.
+  std::filesystem::path out;   ///< Folder that is created for the tokens.
+  /// Folder with the tokenizer's files; empty: byte pairs are learnt from the text.
   std::filesystem::path tokenizer = {};
-  std::size_t vocabulary = 8192;                        ///< Most tokens to learn.
-  std::uint64_t shard_tokens = std::uint64_t{1} << 27;  ///< Most tokens per file.
+  std::size_t vocabulary = 8192;                        ///< Largest number of learnt tokens.
+  std::uint64_t shard_tokens = std::uint64_t{1} << 27;  ///< Largest number of tokens per file.
 };
 
-/// Tokenizes a text into a folder. The last tenth of the text is held out and does not influence
-/// the vocabulary. In a directory, files are separated by an end-of-text token.
+/// Writes a text as tokens to a folder. The last tenth of the text is held out and does not
+/// influence the vocabulary. If the text is a directory, an end-of-text token separates its files.
 ///
-/// The folder is "OUT.partial" until it is complete. The text is read in parts, so it may be larger
-/// than memory; learning keeps its distinct pieces in memory. `note` receives progress messages.
+/// The folder is called "OUT.partial" until it is complete. The text is read in parts, so it may be
+/// larger than memory; learning keeps only distinct pieces in memory. `note` receives messages
+/// about progress.
 /// Threads: one.
-/// Errors: KoloError(kData) for a text that cannot be read or is too short to hold out a part, or
-///         an invalid tokenizer; KoloError(kIo) for a folder that exists or cannot be written.
+/// Errors: KoloError(kData) for a text that is unreadable or too short, or for an invalid
+///         tokenizer; KoloError(kIo) for a folder that exists already or cannot be written.
 void tokenize(const TokenizeOptions& options, const std::function<void(const std::string&)>& note);
 
-/// Checks the files of a token folder against their lengths and checksums. Errors: KoloError(kData)
-/// naming the first file that differs.
+/// Compares the files of a token folder with the lengths and checksums in its description. Calls
+/// `note` for each file. Errors: KoloError(kData) naming the first file that differs.
 void verify_tokens(const std::filesystem::path& folder,
                    const std::function<void(const std::string&)>& note);
 
-/// `kolo-train tokenize`: tokenizes a text into a folder, or checks such a folder. Returns the exit
-/// status. Errors: UsageError for invalid arguments; those of trainer/tokens/tokenize.h.
+/// Runs `kolo-train tokenize`, which writes or checks a folder of tokens. Returns the exit status.
+/// Errors: UsageError for invalid arguments; those of `tokenize` and `verify_tokens`.
 int run_tokenize_command(int argc, const char* const* argv);
 
 }  // namespace kolo::trainer

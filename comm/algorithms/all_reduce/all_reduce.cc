@@ -82,8 +82,8 @@ std::vector<Extent> pieces_of(const CompileContext& context, const FlatAllReduce
   return own ? host_pieces(layout, *own) : host_pieces(layout, context.grid, context.options);
 }
 
-/// The share of the sums that each node makes, for an algorithm that leaves it open. Sums of host
-/// buckets are made in group order on whichever node, so shares change no bit.
+/// Returns the fraction of the sums that each node makes, or an empty vector for equal parts. Every
+/// node sums in group order, so the fractions change no bit.
 std::vector<double> shares_between_nodes(const CompileContext& context,
                                          const AllReduce& all_reduce) {
   const int nodes = context.grid.num_nodes();
@@ -182,8 +182,8 @@ Price AllReduce::price(const CompileContext& context) const {
              : model.host_price(*this, host_bucket(context.layout));
 }
 
-// If chunk sizes decide the order of sums, they must not depend on costs measured in this run:
-// otherwise two equal runs could differ in their bits.
+// If chunk sizes change the order of sums, they must not depend on costs measured in this run.
+// Otherwise two equal runs could produce different bits.
 std::size_t AllReduce::chunk_bytes(const CompileContext& context) const {
   if (context.layout.is_on_device()) return context.options.chunk_bytes;
   const LinkCosts costs = sums_in_one_place() ? context.options.link_costs : LinkCosts{};
@@ -199,7 +199,7 @@ void AllReduce::append(ScheduleBuilder& builder, const CompileContext& context) 
     stages.push_back({.group = ranks, .extent = piece, .node_shares = shares});
   }
   if (context.layout.is_on_device()) {
-    // One launch packs many tensors, and packing a piece overlaps the collectives of the previous
+    // One launch packs many tensors. Packing a piece overlaps the collectives of the previous
     // piece.
     for (const Stage& stage : stages) {
       builder.load(builder.bucket(stage.extent.offset, stage.extent.count));

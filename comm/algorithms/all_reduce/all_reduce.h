@@ -12,13 +12,14 @@ namespace kolo {
 
 inline constexpr std::string_view kHierarchical = "hierarchical";
 
-/// `local` inside nodes, `cross` between them.
+/// A two-level all-reduce: `local` runs inside each node, `cross` between nodes.
 struct Hierarchy {
-  const FlatAllReduce* local = nullptr;  ///< Must have halves.
-  const FlatAllReduce* cross = nullptr;  ///< Must have an exchange.
+  const FlatAllReduce* local = nullptr;  ///< Its `phases` must not be null.
+  const FlatAllReduce* cross = nullptr;  ///< Its `exchange` must not be null.
 };
 
-/// An all-reduce of a bucket: flat, between all ranks, or a hierarchy of two flat ones.
+/// An all-reduce algorithm for buckets: a flat one among all ranks, or a hierarchy of two flat
+/// ones.
 class AllReduce final : public Algorithm {
  public:
   explicit AllReduce(const FlatAllReduce& flat) : form_(&flat), name_(flat.name) {}
@@ -37,14 +38,14 @@ class AllReduce final : public Algorithm {
   const FlatAllReduce* flat() const;
   /// The hierarchy; null for a flat algorithm.
   const Hierarchy* hierarchy() const { return std::get_if<Hierarchy>(&form_); }
-  /// The flat algorithm, or the hierarchy's CROSS.
+  /// The algorithm used between nodes: the flat algorithm, or the hierarchy's `cross`.
   const FlatAllReduce& between_nodes() const;
 
   bool takes(MemoryKind memory) const;
   bool needs_native() const { return flat() != nullptr && flat()->needs_native; }
   bool maps_memory() const { return flat() != nullptr && flat()->maps_memory; }
-  /// Whether "auto" may consider it for buckets in this kind of memory. A hierarchy qualifies if
-  /// its LOCAL is the preferred one there.
+  /// Whether "auto" may consider this algorithm for buckets in `memory`. A hierarchy qualifies only
+  /// if its `local` is the first flat algorithm with phases for that memory.
   bool is_for_auto(MemoryKind memory) const;
 
  private:
@@ -52,12 +53,14 @@ class AllReduce final : public Algorithm {
   std::string name_;
 };
 
-/// All all-reduces: flat ones, then hierarchies. Among equally cheap ones the earlier is preferred.
+/// All all-reduce algorithms: the flat ones, then the hierarchies. Of two equally cheap algorithms,
+/// the earlier one is chosen.
 std::span<const AllReduce> all_reduces();
-/// The all-reduce with this name: "NAME" or "hierarchical:LOCAL,CROSS". Errors: UsageError that
-/// names the unknown part, the valid names and the nearest one.
+/// Finds the all-reduce called `name`: "NAME" or "hierarchical:LOCAL,CROSS". Errors: UsageError
+/// that names the unknown part, the valid names and the nearest one.
 const AllReduce& find_all_reduce(std::string_view name);
-/// Errors: as `find_all_reduce`, if `name` has the form of a hierarchy's name.
+/// Checks a name that starts with "hierarchical"; accepts all others. Errors: UsageError unless it
+/// is "hierarchical:LOCAL,CROSS" with two valid names.
 void check_hierarchy(std::string_view name);
 
 }  // namespace kolo

@@ -4,8 +4,8 @@
 namespace kolo {
 namespace {
 
-// One head per node takes part between nodes: the root in its own node, else the leader. Heads form
-// a binomial tree in the order of nodes, turned so that the root comes first:
+// One head per node sends and receives between nodes: the root on its node, the leader on other
+// nodes. Heads form a binomial tree in node order, rotated so that the root is first:
 //
 //   heads, position from the root     0 -> 4 | 0 -> 2 | 0 -> 1, 2 -> 3, 4 -> 5
 int head_of_node(const ProcessGrid& grid, int node, int root) {

@@ -7,15 +7,14 @@
 namespace kolo {
 namespace {
 
-/// Messages that a rank handles for agreement on a bucket between nodes: it receives and sends one
-/// going up the tree, and one going down.
+/// Messages that a rank handles for the agreement on a bucket between nodes: it receives and sends
+/// one up the tree, and one down the tree.
 constexpr int kAgreementMessages = 4;
 
-/// Limit of chunks per bucket: each chunk takes planning time, in which an engine answers no peer.
+/// Limit of chunks per bucket. Planning a chunk takes time, in which an engine answers no peer.
 constexpr std::size_t kMostChunks = 4096;
 
-/// Time of a device bucket's messages between all ranks, whose bytes are copied to the host and
-/// back.
+/// Microseconds of a device bucket whose messages are copied to the host and back.
 double staged_us(const FlatAllReduce& entry, const ProcessGrid& grid, const LinkCosts& costs,
                  double bytes) {
   if (grid.world_size() == 1) return 0;

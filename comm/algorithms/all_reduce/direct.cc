@@ -7,15 +7,15 @@
 namespace kolo {
 namespace {
 
-// Every rank owns the part at its position. All send their contribution for a part to its owner,
-// who sums them in group order, rounds once and sends the result back. For n = 3:
+// Every rank owns the part at its position. All ranks send their contribution to a part to its
+// owner, which sums in group order, rounds once and sends the result back. For n = 3:
 //
 //   part      0 | 1 | 2          rank 1 receives part 1 of ranks 0 and 2,
 //   owner     0   1   2          sums a0 + a1 + a2, sends the sum to ranks 0 and 2
 //
-// The order of summation, and so every bit, is the same for any n, chunk and fusion limit.
-/// `for_each_peer` for receives. Messages share the staging memory in turn, so a rank must receive
-/// in the same round in which its peer sends; otherwise ranks could deadlock:
+// The order of summation, and so every bit, does not depend on chunks and buckets.
+/// Calls visit(position) for every peer, in the order of receives. Device messages share a ring of
+/// staging memory, so a rank must receive in the round in which its peer sends, to avoid deadlock:
 ///
 ///   round i     rank p sends to p + i and receives from p - i
 template <typename Visit>
@@ -52,8 +52,7 @@ void all_gather_by_message(ScheduleBuilder& builder, const Stage& stage) {
   });
 }
 
-/// Whether the ranks of a single node sum a host bucket in mapped memory: in place if it is in the
-/// arena, otherwise through a window of staging slots.
+/// Whether ranks sum in mapped memory: a host bucket on a single node.
 bool is_mapped(const CompileContext& context) {
   return context.grid.num_nodes() == 1 && context.layout.memory == MemoryKind::kHost;
 }
@@ -74,7 +73,7 @@ void append(ScheduleBuilder& builder, const std::vector<Stage>& stages,
   }
 }
 
-// In place nothing is packed or sent, so chunks would overlap nothing.
+// A bucket in place is one piece: nothing is packed or sent, so chunks would overlap nothing.
 std::optional<std::size_t> piece_bytes(const CompileContext& context) {
   if (!is_mapped(context)) return std::nullopt;
   const CompileOptions& options = context.options;
@@ -85,7 +84,8 @@ std::optional<std::size_t> piece_bytes(const CompileContext& context) {
   return std::min({options.chunk_bytes, options.slot_bytes, slot});
 }
 
-// Each rank reads its part of all buckets and writes the sum there: one trip before, one after.
+// Each rank reads its part of all buckets and writes the sum to all buckets. Flags take one trip
+// before and one trip after this.
 StageCost price_in_memory(const HostLinks& links, double bytes) {
   const double ranks = links.ranks();
   return {.wait_us = 2 * links.costs().memory.latency_us,
@@ -108,7 +108,7 @@ StageCost price(const HostLinks& links, double bytes) {
     phase.processor_us += links.flags_us(local, 1) +
                           links.memory().own_us(3 * local_messages * part) +
                           links.memory().shared_us(local_messages * part);
-    StageCost both = 2.0 * phase;  // Reduce-scatter and all-gather.
+    StageCost both = 2.0 * phase;  // one for the reduce-scatter, one for the all-gather
     both.processor_us += links.combine_us(local, ranks, part);
     slowest = slower(slowest, both);
   }
@@ -119,9 +119,9 @@ StageCost price(const HostLinks& links, double bytes) {
   return slowest;
 }
 
-// On a single node, parts owned by peers go through slots: written, read, overwritten with the sum,
-// read back. Tensors that do not fit the cache evict the slots. With a cast, the own part also goes
-// through a slot, so that it is rounded like the others, but stays with its core.
+// On a single node, parts owned by peers pass through slots, which are written, read, overwritten
+// with the sum, and read again. Tensors that do not fit in the cache evict the slots. With a cast,
+// the own part also passes through a slot, so that it is rounded like the others.
 StageCost packing_price(const HostLinks& links, double bytes, Packing packing) {
   if (packing == Packing::kNone || links.grid().num_nodes() > 1) {
     return links.packing(bytes, packing);

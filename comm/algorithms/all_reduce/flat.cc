@@ -3,21 +3,21 @@
 namespace kolo {
 namespace {
 
-/// "auto" does not choose `flat` for larger buckets: it stages a whole bucket twice, and each rank
-/// reads all of it, so a wrong price would cost much memory as well as time.
+/// Largest bucket in bytes for which "auto" chooses `flat`. `flat` stages a whole bucket twice, so
+/// a wrong price of a large bucket would cost much memory.
 constexpr std::size_t kLargest = std::size_t{256} << 10;
 
-// Every rank reads every contribution: it publishes a copy of its own contribution, signals all
-// ranks, and sums all copies in group order. Ranks of the same node read the copy in place, others
-// get it by message. For nodes {0, 1} and {2}, rank 1 does this:
+// Every rank publishes a copy of its contribution, signals all ranks, and sums all copies in group
+// order. Ranks of the same node read the copy in place; other ranks receive it by message. For
+// nodes {0, 1} and {2}, rank 1 sums:
 //
 //   staging of rank 0   a0 a1 a2      flag from rank 0, read in place
 //   staging of rank 1   b0 b1 b2      own
 //   scratch             c0 c1 c2      message from rank 2
 //
-// One trip, where part owners need two. A peer may read the copy after its rank has finished; hence
-// two copies, used in turn: a peer's signal of the next iteration implies that it has read the last
-// copy.
+// This takes one trip; algorithms with part owners take two. Peers may still read a copy after the
+// iteration has ended on its rank. Therefore a rank alternates between two copies: the peer's
+// signal of the next iteration implies that it has read the previous copy.
 void append_stage(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid) {
   const std::size_t own = stage.position(builder.rank());
   const Placement placement = builder.layout().placement;
@@ -46,7 +46,7 @@ void append_stage(ScheduleBuilder& builder, const Stage& stage, const ProcessGri
       builder.recv(rank, contributions[peer]);
     }
   });
-  // Tensors of another dtype are written from the rounded sum.
+  // Tensors of another dtype are cast from the rounded sum.
   const Range sum = placement == Placement::kStaged ? builder.scratch(copy.count) : home;
   if (stage.size() == 1) {
     builder.move(home, copy);
@@ -64,7 +64,7 @@ void append(ScheduleBuilder& builder, const std::vector<Stage>& stages,
   }
 }
 
-// Each rank copies its bucket to memory that others can read, and after one trip reads all copies.
+// Each rank copies its bucket to mapped memory and, after one trip, reads all copies.
 StageCost price_in_memory(const HostLinks& links, double bytes) {
   const double ranks = links.ranks();
   return {.wait_us = links.costs().memory.latency_us,
@@ -90,7 +90,7 @@ StageCost price(const HostLinks& links, double bytes) {
   return slowest;
 }
 
-// The algorithm packs in any case, and unpacks nothing.
+// `price` includes packing, and nothing is unpacked.
 StageCost packing_price(const HostLinks&, double, Packing) { return {}; }
 
 }  // namespace

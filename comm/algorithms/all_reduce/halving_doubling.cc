@@ -6,14 +6,14 @@
 namespace kolo {
 namespace {
 
-// With n = 2^k ranks, in each round a rank sends the half of its interval that its partner keeps,
-// and adds the half that it receives to its own; then the intervals grow again in reverse. For n =
-// 4, the parts that rank 2 holds, and its partners:
+// With n = 2^k ranks, in each round a rank sends to its partner the half of its interval that the
+// partner keeps, and adds the received half to the other. Then the intervals are gathered in
+// reverse order. For n = 4, the parts that rank 2 holds, and its partners:
 //
 //   0 1 2 3  --0-->  2 3  --3-->  2  --3-->  2 3  --0-->  0 1 2 3
 //
-// With n between powers of two, each rank beyond the power adds its whole extent to the rank that
-// many positions below, sits out, and gets the result from it.
+// If n is not a power of two, let s be the largest power of two below n. Rank p >= s sends its
+// extent to rank p - s, which adds it to its extent and sends back the result at the end.
 //
 // Source: Thakur, Rabenseifner and Gropp, IJHPCA 2005.
 struct Interval {
@@ -75,7 +75,7 @@ StageCost price(const HostLinks& links, double bytes) {
   const int ranks = links.grid().world_size();
   const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)));
   StageCost all;
-  if (ranks > power) {  // The ranks above the power of two hand their part down and get the result.
+  if (ranks > power) {  // Adds the exchange with ranks above the power of two.
     Round fold(links);
     for (int rank = power; rank < ranks; ++rank) fold.add(rank, rank - power);
     all += fold.there_and_back(bytes);
@@ -84,8 +84,7 @@ StageCost price(const HostLinks& links, double bytes) {
   double part = bytes;
   for (int distance = power / 2; distance >= 1; distance /= 2) {
     part = std::max(part / 2, std::min(bytes, static_cast<double>(kWireAlignment)));
-    // The ranks that send parts from `first` on, and later receive them; none if the parts are
-    // empty.
+    // Ranks that send the parts from `first` on. These parts are empty for a small bucket.
     Round round(links);
     for (int rank = 0; rank < power; ++rank) {
       const int first = (rank ^ distance) & ~(distance - 1);

@@ -5,7 +5,8 @@
 namespace kolo {
 namespace {
 
-// The points where the parts of any node begin or end. For nodes of 2 and 3 ranks and 12 units:
+// Returns the offsets at which the parts of any node begin or end. For nodes of 2 and 3 ranks and
+// 12 units:
 //
 //   node 0    |  r0   |  r1   |        r0 owns pieces 0 and 1, r1 pieces 2 and 3
 //   node 1    | r2 | r3  | r4 |        piece 1 is summed by r0 and r3, piece 2 by r1 and r3
@@ -76,7 +77,7 @@ void append_hierarchical(ScheduleBuilder& builder, const std::vector<Stage>& sta
   if (!stages.empty()) local.all_gather(builder, inside_node(builder, stages.back(), grid));
 }
 
-// All parts cross each node's link concurrently, as if one rank per node had all the bytes.
+// All parts use each node's link concurrently, as if one rank per node sent all bytes.
 StageCost hierarchical_price(const HostLinks& links, const IntraNodePhases& local, HostPrice cross,
                              double bytes) {
   const ProcessGrid& grid = links.grid();
@@ -87,8 +88,7 @@ StageCost hierarchical_price(const HostLinks& links, const IntraNodePhases& loca
   return phases + cross(HostLinks(nodes, links.costs(), links.bucket_bytes(), groups), bytes);
 }
 
-// A round with 3 peers takes the latency of 4 copies: 3 messages to the host, and the last one from
-// it.
+// A round with 3 peers takes the latency of 4 copies: 3 messages down, and the last one up.
 //
 //   down   -0- -1- -2-
 //   up         -0- -1- -2-
@@ -107,8 +107,8 @@ StagedExchange staged_exchange(const ProcessGrid& grid, const LinkCosts& costs, 
       .network_us = rounds * latency_us + counted.link_us + 2 * sent * costs.network.message_us};
 }
 
-// A unit takes its stages one after the other; each stage has one unit at a time, and the fixed
-// order of launches lets two units be in flight:
+// A unit passes through the stages in sequence, each stage handles one unit at a time, and the
+// order of launches allows two units in flight:
 //
 //   collectives   RS0 RS1         AG0 RS2     AG1
 //   down, network, up  ---0---  ---1---    ---2---

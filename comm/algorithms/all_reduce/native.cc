@@ -6,8 +6,7 @@
 namespace kolo {
 namespace {
 
-// The parts of a padded extent are equal, as the device's native library requires. A rank alone on
-// its node has nothing to launch.
+// Returns this rank's part. The parts of a padded extent are equal, as the native library requires.
 Range part(const ScheduleBuilder& builder, const Stage& stage) {
   const Extent own =
       part_of(stage.extent, stage.size(), stage.position(builder.rank()), builder.layout().dtype);
@@ -51,15 +50,15 @@ constexpr IntraNodePhases kIntraNodePhases{
 
 }  // namespace
 
-// The library pipelines inside a call, so a call costs one latency and its bytes.
+// The library pipelines a call, so a call costs one latency plus the time of its bytes.
 double native_us(const ProcessGrid& grid, const LinkCosts& costs, double bytes) {
   const double n = grid.world_size();
   if (grid.world_size() == 1) return 0;
   const double moved = 2 * (n - 1) / n * bytes;
   const double inside = grid.largest_node() > 1 ? moved / costs.device.bytes_per_us : 0;
   if (grid.num_nodes() == 1) return costs.device.latency_us + inside;
-  // Two nodes exchange halves along two trees; more nodes are reached most cheaply by rings through
-  // all ranks, which send all but their own part over each node's link.
+  // The library uses two trees for two nodes, and rings through all ranks for more nodes. A ring
+  // sends (n-1)/n of the bytes twice over each node's link.
   const double crossed = grid.num_nodes() == 2 ? bytes : moved;
   const auto depth =
       static_cast<double>(std::bit_width(static_cast<unsigned>(grid.num_nodes() - 1)));
@@ -67,7 +66,7 @@ double native_us(const ProcessGrid& grid, const LinkCosts& costs, double bytes) 
          std::max(inside, crossed / costs.native_network.bytes_per_us);
 }
 
-// Kolo does not control how the library rounds inside a call.
+// `sums_in_one_place` is set because Kolo does not control how the library rounds.
 constinit const FlatAllReduce all_reduce::native{.name = "native",
                                                  .memories = {.device = true},
                                                  .auto_choice = {.device = true},

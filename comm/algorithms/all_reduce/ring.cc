@@ -3,11 +3,12 @@
 namespace kolo {
 namespace {
 
-// Part k of the extent travels around the ring once, growing at each rank, until rank k holds the
-// whole sum; then the sums travel on to all ranks. For n = 4, rank p sends in round t:
+// Part k of the extent is sent around the ring once, and each rank adds its contribution, until
+// rank k holds the whole sum. Then the sums are sent around the ring to all ranks. For n = 4, rank
+// p sends these parts in rounds 0, 1 and 2:
 //
 //   reduce-scatter   p-1  p-2  p-3        all-gather   p  p-1  p-2
-//   rank 1 holds     0+1  at the end: part 1 of ranks 2, 3, 0, 1 in this order
+//   part 1 is summed in the order of ranks 2, 3, 0, 1
 //
 // Source: Patarasuk and Yuan, JPDC 2009.
 struct Ring {
@@ -31,7 +32,7 @@ struct Ring {
 void reduce_scatter(ScheduleBuilder& builder, const Stage& stage) {
   const Ring ring(builder, stage);
   if (ring.size == 1) return;
-  // Two receive buffers: one fills while the other is added.
+  // Two receive buffers: one is filled while the other is added.
   const Range slots[] = {builder.scratch(ring.part(builder, 0).count),
                          builder.scratch(ring.part(builder, 0).count)};
   for (std::size_t round = 0; round + 1 < ring.size; ++round) {
@@ -60,7 +61,7 @@ void exchange(ScheduleBuilder& builder, const Stage& stage) {
   all_gather(builder, stage);
 }
 
-// Part by part around the ring of `ranks`, twice; `round` passes one part.
+// Cost of 2 (ranks - 1) rounds, each of which sends one part; `round` is the cost of one round.
 StageCost price_of(const HostLinks& links, const Round& round, double ranks, double bytes) {
   const double part = bytes / ranks;
   StageCost all = 2.0 * (ranks - 1) * round.stage_cost(part);
@@ -75,7 +76,7 @@ StageCost price(const HostLinks& links, double bytes) {
   return price_of(links, round, ranks, bytes);
 }
 
-// The largest node is the slowest.
+// All nodes work concurrently; the largest node is the slowest.
 StageCost phases_price(const HostLinks& links, double bytes) {
   const ProcessGrid& grid = links.grid();
   Round round(links);
@@ -88,7 +89,7 @@ StageCost phases_price(const HostLinks& links, double bytes) {
   return price_of(links, round, links.largest_node(), bytes);
 }
 
-// Each part is copied to the host, and from there to the next device.
+// Each part is copied to the host, and from the host to the next device.
 double half_us(const LinkCosts& costs, double ranks, double bytes) {
   return (ranks - 1) * 2 * transfer_us(costs.staging, bytes / ranks);
 }

@@ -5,7 +5,7 @@
 namespace kolo {
 namespace {
 
-// As between nodes, every rank owns the part at its position and sums it in group order, but reads
+// Every rank owns the part at its position and sums it in group order, as between nodes, but reads
 // the contributions in place.
 
 void reduce_scatter_in_memory(ScheduleBuilder& builder, const Stage& stage) {
@@ -35,12 +35,12 @@ void all_gather_in_memory(ScheduleBuilder& builder, const Stage& stage) {
     builder.deliver(theirs, stage.sink);
     builder.signal(stage.group[peer], theirs, Access::kWrite);
   });
-  // The caller may overwrite the part only when no rank reads it any more.
+  // The caller may overwrite the part only after all ranks have read it.
   for_each_peer(stage, own, [&](std::size_t peer) { builder.await(stage.group[peer], mine); });
 }
 
-// Each rank combines its part, then copies the other ranks' results, and is done when no rank reads
-// its part any more: three trips.
+// Each rank combines its part, copies the other ranks' results, and waits until all ranks have read
+// its part. Flags take three trips.
 StageCost phases_price(const HostLinks& links, double bytes) {
   const double local = links.largest_node();
   if (local == 1) return {};
@@ -55,15 +55,14 @@ constinit const IntraNodePhases kSharedDirect{.reduce_scatter = reduce_scatter_i
                                               .all_gather = all_gather_in_memory,
                                               .host_price = phases_price};
 
-// The owner of a part writes the sum back to all contributions' places. For n = 3, rank 1 does
-// this:
+// The owner of a part writes the sum over all contributions. For n = 3, rank 1 does this:
 //
 //   part          0 | 1 | 2
 //   rank 0          | * |           reads part 1 of all three buckets,
 //   rank 1          | * |           writes the sum to part 1 of all three
 //   rank 2          | * |
 //
-// No rank copies, and only the owner accesses its part between the two flags.
+// Nothing is copied, and only the owner accesses a part between the two flags.
 void append_shared_direct(ScheduleBuilder& builder, const Stage& stage) {
   const std::size_t own = stage.position(builder.rank());
   if (stage.size() == 1) return;

@@ -3,9 +3,8 @@
 namespace kolo {
 namespace {
 
-// A binomial tree rooted at position 0: in round d = 1, 2, 4, ... position p with bit d set and no
-// lower bit sends its sum to p - d and leaves; the result comes back along the same edges. For n =
-// 6:
+// A binomial tree rooted at position 0. In round d = 1, 2, 4, ... every position p whose lowest set
+// bit is d sends its sum to p - d. The result is sent back along the same edges. For n = 6:
 //
 //   up     1->0 3->2 5->4 | 2->0 | 4->0        down   0->4 | 0->2 | 0->1 2->3 4->5
 void exchange(ScheduleBuilder& builder, const Stage& stage) {

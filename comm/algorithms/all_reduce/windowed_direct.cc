@@ -5,9 +5,9 @@
 namespace kolo {
 namespace {
 
-// One chunk of a bucket in the caller's tensors, through one slot of every rank's staging memory.
-// The parts are those of `append_shared_direct`; a slot holds the chunk except for the part that
-// its own rank sums, which stays in the tensors. For n = 3, rank 1 does this:
+// One chunk of a bucket in the caller's tensors, which passes through one slot of every rank's
+// staging memory. A slot holds the chunk except for the part that the slot's rank sums, which stays
+// in the tensors. For n = 3, rank 1 does this:
 //
 //   part            0 | 1 | 2
 //   user of rank 1  a |   | c       packs a and c into its slot, tells ranks 0 and 2
@@ -17,15 +17,15 @@ namespace {
 //   slot of rank 1  a |   | c       when told by ranks 0 and 2, unpacks their sums and packs the
 //                                    next chunk for this slot, in one pass
 //
-// If the tensors have another dtype, part 1 also goes through the slot of rank 1, and packing is a
-// separate pass. Out of place, contributions are read from other tensors than results are written
-// to; a single rank then has nothing to sum, and copies its part through the slot.
+// If the tensors have another dtype, part 1 also passes through the slot of rank 1, and packing is
+// a separate pass. Out of place, contributions are read from the input and results are written to
+// the output; a single rank copies its part through the slot.
 class Chunk {
  public:
   Chunk(ScheduleBuilder& builder, const Stage& stage, const Range& slot)
       : builder_(builder), stage_(stage), slot_(slot), own_(stage.position(builder.rank())) {}
 
-  /// Packs the parts that peers sum.
+  /// Appends steps that pack the parts that peers sum.
   void pack() {
     for_each_peer(stage_, own_, [&](std::size_t peer) {
       builder_.move(in_slot(peer), input(peer));
@@ -33,7 +33,7 @@ class Chunk {
     });
   }
 
-  /// Sums this rank's part.
+  /// Appends steps that sum this rank's part.
   void sum() {
     if (is_through_slot()) {
       builder_.move(in_slot(own_), input(own_));
@@ -44,7 +44,7 @@ class Chunk {
     }
   }
 
-  /// Unpacks the parts that peers have summed.
+  /// Appends steps that unpack the parts that peers have summed.
   void unpack() {
     for_each_peer(stage_, own_, [&](std::size_t peer) {
       await_sum(peer);
@@ -52,7 +52,7 @@ class Chunk {
     });
   }
 
-  /// Unpacks, and packs the `next` chunk of the same slot.
+  /// Appends steps that unpack this chunk and pack the `next` chunk of the same slot.
   void exchange(Chunk& next) {
     for_each_peer(stage_, own_, [&](std::size_t peer) {
       await_sum(peer);
@@ -67,13 +67,13 @@ class Chunk {
   }
 
  private:
-  /// Whether the part that this rank sums goes through its slot.
+  /// Whether the part that this rank sums passes through its slot.
   bool is_through_slot() const {
     return builder_.layout().placement == Placement::kStaged ||
            (stage_.size() == 1 && builder_.layout().out_of_place);
   }
 
-  /// Lets `peer` sum the part packed for it; this rank then sums the part that `peer` has packed.
+  /// Signals `peer` that its part is packed, and awaits the part that `peer` packs for this rank.
   void hand_over(std::size_t peer) {
     builder_.signal(stage_.group[peer], in_slot(peer), Access::kWrite);
     builder_.await(stage_.group[peer], in_slot_of(peer));
@@ -133,7 +133,7 @@ void append_windowed_direct(ScheduleBuilder& builder, const std::vector<Stage>& 
     chunks.emplace_back(builder, stages[i], slots[i % slots.size()]);
   }
   for (std::size_t i = 0; i < slots.size(); ++i) chunks[i].pack();
-  // A slot is packed again after its previous chunk is unpacked; this follows from the ranges.
+  // The builder orders packing after unpacking of the same slot, because their ranges overlap.
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     chunks[i].sum();
     if (i + slots.size() < chunks.size()) {

@@ -11,17 +11,16 @@
 namespace kolo {
 namespace {
 
-// One collective of the device's native library. Nothing is packed, except for sums of
-// contributions in a bucket. Parts may have any lengths; the parts of several tensors go in one
-// launch. The library sums in an order of its own, which is the same in every run.
+// One collective of the device's native library. Nothing is packed, except for sums in a bucket.
+// Parts may have any lengths; several tensors take one launch. The library chooses the order of
+// summation, which is the same in every run.
 //
 //   a sum for all                   all-reduce                        native
 //   sums into one place each        reduce, reduce-scatter            reduce_parts
 //   one contributor, all receive    broadcast, all-gather             gather_parts
 //   one contributor, one receiver   gather, scatter, all-to-all       exchange_parts
 
-/// The extents of all ranks' parts of a tensor; `rank_of` gives a part's only contributor or
-/// receiver.
+/// Returns the extents of the parts of a tensor, by rank; `rank_of(part)` is the part's rank.
 template <typename RankOf>
 std::vector<Extent> extents(const CollectiveSpec& spec, std::size_t tensor, int ranks,
                             RankOf rank_of) {
@@ -83,7 +82,8 @@ Range copy_of(ScheduleBuilder& builder, const Range& source) {
 void append_exchange(ScheduleBuilder& builder, const CollectiveSpec& spec, int ranks) {
   const bool replaces_inputs = builder.layout().replaces_inputs;
   const auto size = static_cast<std::size_t>(ranks);
-  // By tensor and rank. Data that a rank sends to itself in the same place stays there.
+  // Entries are by tensor and rank. They stay empty for data that a rank would send to itself in
+  // place.
   std::vector<Range> given(spec.tensors() * size, Range{builder.rank(), Region::kScratch});
   std::vector<Range> got = given;
   for (std::size_t i = 0; i < spec.tensors(); ++i) {
@@ -133,8 +133,7 @@ void append(ScheduleBuilder& builder, const CompileContext& context) {
   append_exchange(builder, spec, ranks);
 }
 
-/// The share of the bytes of all parts that the busiest of `places` (ranks or nodes) sends or
-/// receives.
+/// Fraction of all bytes that the busiest of `places` ranks or nodes sends or receives.
 double busiest_share(CollectiveKind kind, double places) {
   if (kind == CollectiveKind::kAllReduce) return 2 * (places - 1) / places;
   if (has_pairs(kind)) return (places - 1) / (places * places);
@@ -142,13 +141,13 @@ double busiest_share(CollectiveKind kind, double places) {
   return places > 1 ? 1 : 0;
 }
 
-/// Number of consecutive messages between nodes: the library sums and copies along rings.
+/// Number of consecutive messages between nodes. The library sums and copies along rings.
 double hops(CollectiveKind kind, double nodes) {
   const bool is_exchange = !reduces(kind) && !is_to_all(kind);
   return is_exchange ? std::min(nodes - 1, 1.0) : nodes - 1;
 }
 
-// The library pipelines inside a call, so a call costs its latencies and the busiest link.
+// The library pipelines a call, so a call costs its latencies plus the time of the busiest link.
 double predict_us(const HostLinks& links, const CollectiveSize& size,
                   const CompileOptions& options) {
   const CollectivePrice price(links, size);
@@ -156,7 +155,7 @@ double predict_us(const HostLinks& links, const CollectiveSize& size,
   const double nodes = price.nodes();
   if (!options.native_spans_nodes) return std::numeric_limits<double>::infinity();
   if (size.kind == CollectiveKind::kAllReduce) {
-    // As the price of a bucket.
+    // The same price as for a bucket.
     const auto bytes = static_cast<std::size_t>(size.bytes);
     return CostModel(links.grid(), costs).device_price(find_all_reduce("native"), bytes).us;
   }

@@ -10,20 +10,20 @@
 namespace kolo {
 namespace {
 
-// Among n nodes in log2 n rounds, for any n. A node numbers blocks relative to itself: block j
-// belongs to the node j places ahead.
+// Exchange among n nodes in log2 n rounds, for any n. A node numbers blocks relative to itself:
+// block j belongs to the node j positions ahead.
 //
-// All-gather: in the round of distance d, a node sends its first d blocks to the node d places
-// back, after which that node has its first 2d blocks.
+// All-gather: in the round of distance d, a node sends its first d blocks to the node d positions
+// back, which then has its first 2d blocks.
 //
 //   4 nodes, node 0     0 . . . | 0 1 . . | 0 1 2 3
 //
-// All-to-all: block j has to go j places. In the round of distance d it goes d places if j has that
-// bit set; all blocks that a node sends in one round form one message.
+// All-to-all: block j must move j positions. In the round of distance d, it moves d positions if j
+// has bit d set. All blocks that a node sends in one round form one message.
 //
 //   4 nodes, node 0     sends 1, 3 to 1 | sends 2, 3 to 2: this 3 goes from node 3 to node 2
 //
-// A reduce-scatter is an all-to-all of node sums, which the receivers add up.
+// A reduce-scatter is an all-to-all of the sums of nodes, which the receivers add up.
 //
 // Source: Bruck, Ho, Kipnis, Upfal and Weathersby, IEEE TPDS 1997.
 int wrapped(int node, int nodes) { return (node % nodes + nodes) % nodes; }
@@ -33,7 +33,7 @@ void append_all_gather(ScheduleBuilder& builder, const CollectiveSpec& spec,
   LeaderBuffers buffers(builder, spec, grid);
   const int nodes = buffers.nodes();
   const auto node_at = [&](int j) { return wrapped(buffers.node() + j, nodes); };
-  std::vector<std::size_t> begin{0};  // of each block, starting with this node's
+  std::vector<std::size_t> begin{0};  // offset of each block, starting with this node's
   for (int j = 0; j < nodes; ++j) {
     begin.push_back(begin.back() + buffers.count(node_at(j), buffers.node()));
   }
@@ -53,7 +53,7 @@ void append_all_gather(ScheduleBuilder& builder, const CollectiveSpec& spec,
   buffers.deliver(places);
 }
 
-/// Locations of one node's blocks after each round of an all-to-all.
+/// The locations of one node's blocks after each round of an all-to-all.
 class BlockPlaces {
  public:
   BlockPlaces(const LeaderBuffers& buffers, int node) : buffers_(buffers), node_(node) {
@@ -61,14 +61,12 @@ class BlockPlaces {
   }
 
   struct Message {
-    int to = 0, from = 0;         ///< Nodes.
-    std::vector<Extent> buffers;  ///< Their locations before the message, in the order of their
-                                  ///< numbers.
-    Extent sent, received;        ///< Contiguous in the head's memory.
+    int to = 0, from = 0;         ///< Receiving and sending node.
+    std::vector<Extent> buffers;  ///< Locations of the sent blocks, by number.
+    Extent sent, received;        ///< The message, contiguous in the head's memory.
   };
 
-  /// Performs the round in which blocks go `distance` places; the next round has twice the
-  /// distance.
+  /// Performs the round of `distance`. Each round must have twice the distance of the last one.
   Message round(int distance) {
     Message message{.to = wrapped(node_ + distance, buffers_.nodes()),
                     .from = wrapped(node_ - distance, buffers_.nodes()),
@@ -90,14 +88,14 @@ class BlockPlaces {
     return message;
   }
 
-  /// Current location of block j.
+  /// Current location of block j in the head's memory.
   const Extent& place(int j) const { return places_[static_cast<std::size_t>(j)]; }
   /// Elements of memory used so far.
   std::size_t used() const { return used_; }
 
  private:
-  /// Elements of block j on this node before the round of `distance`: the block has gone the places
-  /// of its lower bits.
+  /// Elements of block j on this node before the round of `distance`. The block has moved by the
+  /// bits of j below `distance`.
   std::size_t count_before(int j, int distance) const {
     const int from = wrapped(node_ - j % distance, buffers_.nodes());
     return buffers_.count(from, wrapped(from + j, buffers_.nodes()));
@@ -113,7 +111,7 @@ class BlockPlaces {
   std::size_t used_ = 0;
 };
 
-/// The memory that the busiest node needs.
+/// Elements of memory that the busiest node needs.
 std::size_t memory_of_all(const LeaderBuffers& buffers) {
   std::size_t most = 0;
   for (int node = 0; node < buffers.nodes(); ++node) {

@@ -57,15 +57,14 @@ double CollectivePrice::direct_bytes() const {
 }
 
 double CollectivePrice::copies_us() const {
-  double moved = size_.bytes;  // Bytes read and written by all ranks of the busiest node.
+  double moved = size_.bytes;  // Bytes that all ranks of the busiest node copy.
   double packed_us = 0;
   if (has_pairs(size_.kind)) moved = 2 * size_.bytes / nodes();
   if (is_to_all(size_.kind)) {
     moved = (local() + 1) * size_.bytes;
   }
   if (reduces(size_.kind)) {
-    // Ranks of a node hand over everything that they do not sum themselves; nodes hand over their
-    // sums.
+    // Ranks of a node pass on all contributions that they do not sum; nodes pass on their sums.
     moved = nodes() > 1 ? 2 * size_.bytes : 0;
     packed_us = links_.memory().packed_us((local() - 1) * size_.bytes);
   }
@@ -95,9 +94,9 @@ double CollectivePrice::blocks_us(const StageCost& all, double held,
   const std::size_t slot = slot_bytes(static_cast<std::size_t>(size_.bytes), options);
   if (held > static_cast<double>(slot)) return std::numeric_limits<double>::infinity();
   StageCost one = all;
-  // Each block is copied to the head's memory and from it.
+  // Each block is copied to the head's memory and from the head's memory.
   one.processor_us += copies_us() + links_.memory().own_us(2 * held);
-  // From members to the head, and back; a rooted collective needs only one of these.
+  // Waits from members to the head, and back; a rooted collective needs only one of them.
   one.wait_us += (has_root() ? 1 : 2) * handed_on_us();
   return rounds_us(one, 1);
 }

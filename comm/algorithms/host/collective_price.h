@@ -9,23 +9,24 @@
 
 namespace kolo {
 
-/// The properties of a spec that decide the cost of an algorithm; parts are assumed equal.
+/// The properties of a spec on which the price of an algorithm depends. All parts are assumed to
+/// have equal sizes.
 struct CollectiveSize {
   CollectiveKind kind = CollectiveKind::kOther;
-  double bytes = 0;                ///< Total of all parts, in the bucket's dtype.
-  bool sums_in_one_place = false;  ///< Sums are made of the contributions of all ranks at once.
-  double tensors = 1;              ///< Number of tensors; each may need messages of its own.
+  double bytes = 0;                ///< Bytes of all parts in total.
+  bool sums_in_one_place = false;  ///< Whether one rank sums all contributions to a part.
+  double tensors = 1;              ///< Number of tensors; each may need separate messages.
 };
 CollectiveSize size_of(const CompileContext& context);
 
-/// An algorithm for a collective other than all-reduce, given as the functions of one file.
+/// An algorithm for collectives other than all-reduce, built from the functions of one source file.
 class CollectiveAlgorithm final : public Algorithm {
  public:
   struct Functions {
     std::string_view name;
     bool (*serves)(const CompileContext& context);
     void (*append)(ScheduleBuilder& builder, const CompileContext& context);
-    /// Computes `Price::us`.
+    /// Computes `Price::us` in microseconds.
     double (*predict_us)(const HostLinks& links, const CollectiveSize& size,
                          const CompileOptions& options);
   };
@@ -45,10 +46,10 @@ class CollectiveAlgorithm final : public Algorithm {
   Functions functions_;
 };
 
-/// Building blocks for the prices of algorithms, for one spec among the ranks of `links`. Every
+/// Terms from which algorithms compute their price of one spec among the ranks of `links`. Every
 /// node is assumed to be as large as the largest.
 ///
-/// Units: bytes; microseconds. Threads: any; immutable. `links` and `size` outlive it.
+/// Units: bytes; microseconds. Threads: any; immutable. `links` and `size` must outlive it.
 class CollectivePrice {
  public:
   CollectivePrice(const HostLinks& links, const CollectiveSize& size)
@@ -57,33 +58,33 @@ class CollectivePrice {
   double nodes() const { return links_.grid().num_nodes(); }
   double ranks() const { return links_.ranks(); }
   double local() const { return links_.largest_node(); }
-  /// Rounds until all nodes have the data, when the number of nodes that have it doubles per round.
+  /// Rounds after which all nodes have the data if each round doubles the number of nodes that have
+  /// it: log2 of the number of nodes, rounded up.
   double doublings() const;
   /// Bytes of one part.
   double part_bytes() const;
-  /// Only the root sends, if contributions go straight to their receivers.
+  /// Whether only the root sends data.
   bool is_from_root() const { return kolo::is_from_root(size_.kind); }
-  /// One rank sends to all others, or receives from all.
+  /// Whether one rank sends to all others, or receives from all others.
   bool has_root() const { return kolo::has_root(size_.kind); }
-  /// Each contribution has one receiver, which gets it from the contributor itself.
+  /// Whether each contribution has a single receiver and is not summed.
   bool goes_straight() const { return !reduces(size_.kind) && !is_to_all(size_.kind); }
-  /// Messages that the busiest rank sends or receives if each contribution goes straight to its
-  /// receiver.
+  /// Messages that the busiest rank sends or receives if contributors send directly to receivers.
   double direct_messages() const;
-  /// Bytes of the direct messages on the busiest link, in one direction.
+  /// Bytes of these direct messages on the busiest link, in one direction.
   double direct_bytes() const;
-  /// Time of copying contributions to slots and results from slots, on the busiest node.
+  /// Time of copying contributions to slots, and results from slots, on the busiest node.
   double copies_us() const;
-  /// Time to pass data from another node on to the ranks of this one. Ranks that share cores have
-  /// to be woken for it, as for a message.
+  /// Time to pass received data to the other ranks of the node. Includes waking ranks that share
+  /// cores.
   double handed_on_us() const;
-  /// Time of a link for `bytes`; `is_crowded`: from several peers at once instead of one by one.
+  /// Time of a link for `bytes`. `is_crowded` adds the loss of a link with several peers at once.
   double link_us(double bytes, bool is_crowded) const;
 
-  /// Time of consecutive rounds, which overlap as far as the busiest resource allows.
+  /// Time of a bucket whose rounds of cost `one` are pipelined; see `pipeline_us`.
   double rounds_us(const StageCost& one, double rounds) const;
-  /// Time of blocks that move at once, when one rank holds `held` bytes of them; infinite if they
-  /// do not fit in a slot.
+  /// Time of a bucket whose messages between heads cost `all`, if one rank holds `held` bytes of
+  /// blocks. It is infinite if the blocks do not fit in a slot.
   double blocks_us(const StageCost& all, double held, const CompileOptions& options) const;
 
  private:
@@ -91,9 +92,9 @@ class CollectivePrice {
   const CollectiveSize& size_;
 };
 
-/// The piece size with the lowest price: a slot, half a slot, a quarter, and so on. Small pieces
-/// arrive earlier, large ones need fewer messages. The size is at least 1/4096 of `bytes`: a first
-/// piece that small delays nothing, and each piece takes planning time. `predict_us` takes bytes.
+/// Returns the cheapest piece size in bytes: `slot` divided by a power of two. `predict_us(bytes)`
+/// predicts the time with pieces of that size. The result is at least 1/4096 of `bytes`, because
+/// smaller pieces save no time and every piece takes planning time.
 template <typename Predict>
 std::size_t best_piece(std::size_t slot, double bytes, Predict predict_us) {
   const std::size_t smallest =

@@ -15,8 +15,8 @@ namespace {
 
 using ChunkNumbers = std::vector<std::optional<std::size_t>>;
 
-/// The addends of each share: all contributions, or the sums of nodes. Each node sends its sums to
-/// the next node first, so that nodes do not all send to the same one.
+/// Returns the addends of each share: all contributions, or the sums of nodes. Each node sends its
+/// sums to the next node first, so that nodes do not all send to the same node.
 std::vector<ChunkNumbers> add_up_nodes(StagedChunks& chunks, const PieceRound& round,
                                        std::span<const std::vector<Addends>> handed) {
   struct NodeSum {
@@ -47,9 +47,10 @@ std::vector<ChunkNumbers> add_up_nodes(StagedChunks& chunks, const PieceRound& r
   return addends;
 }
 
-// Data that is only moved takes the shortest path: a receiver of the node reads the contributor's
-// slot, and a piece enters each other node once. Contributions to sums go to the receiver, which
-// sums in rank order, or first to a rank of their node, which adds up the node's contributions:
+// Data that is not summed takes the shortest path: receivers of the same node read the
+// contributor's slot, and a piece enters each other node once. Contributions to sums are passed to
+// the receiver, which sums in rank order, or first to a rank of their node, which sums the node's
+// contributions:
 //   moved     contributor's slot -> receivers of its node
 //             contributor's slot -> slot of one receiver in another node -> the others there
 //   summed    contributors' slots -> the receiver
@@ -79,10 +80,10 @@ void append_round(StagedChunks& chunks, const PieceRound& round) {
   }
 }
 
-/// The only receiver of a large sum would receive and sum all of it, while other processors and
-/// links are idle. With arenas on one node, shares are summed directly at their destination once a
-/// share is worth an exposure. Otherwise a share passes through two slots, and two ranks are faster
-/// without shares.
+/// Whether a reduce is cut into shares. Without shares, the receiver of a large sum receives and
+/// sums all of it while other processors and links are idle. With arenas on one node, shares pay
+/// once a share is large enough to be exposed: its sum is written directly to its destination.
+/// Otherwise a share passes through two slots, and two ranks are faster without shares.
 bool takes_shares(const CompileContext& context) {
   const auto& [spec, layout, grid, options] = context;
   if (spec.kind != CollectiveKind::kReduce) return false;
@@ -93,8 +94,8 @@ bool takes_shares(const CompileContext& context) {
   return contributors > 2 && layout.bytes() > slot_bytes(layout.bytes(), options);
 }
 
-/// While the root of a reduce on one node sums a piece, the others pack the next one. A few pieces
-/// suffice, and smaller ones are not worth their flags.
+/// Returns the largest piece in bytes. While the root of a reduce on one node sums a piece, the
+/// other ranks pack the next one. A few pieces suffice for this; smaller pieces cost more flags.
 std::size_t most_piece_bytes(const CompileContext& context) {
   constexpr std::size_t kPieces = 16, kLeastBytes = std::size_t{8} << 10;
   const bool packs_ahead = context.spec.kind == CollectiveKind::kReduce &&
@@ -103,8 +104,8 @@ std::size_t most_piece_bytes(const CompileContext& context) {
                      : std::numeric_limits<std::size_t>::max();
 }
 
-/// Includes a reduce-scatter of cast elements. Other sums of cast elements would add up the sums of
-/// nodes one by one, and round each time.
+/// Cast elements are served only for a reduce-scatter. Other sums of cast elements would add the
+/// sums of nodes one by one and round each time.
 bool serves(const CompileContext& context) {
   const auto& [spec, layout, grid, options] = context;
   if (spec.kind == CollectiveKind::kAllReduce) return false;
@@ -129,7 +130,7 @@ double predict_us(const HostLinks& links, const CollectiveSize& size,
   double bytes = price.direct_bytes();
   double messages = price.direct_messages();
   if (size.kind == CollectiveKind::kReduce && size.bytes > slot && price.ranks() > 2) {
-    // Each rank sums a share, and hands it over.
+    // Each rank sums a share and passes it on.
     bytes *= 1 / price.nodes();
     bytes += (price.nodes() - 1) / price.nodes() * size.bytes;
     messages += price.ranks() - price.local();

@@ -21,7 +21,7 @@ LeaderBuffers::LeaderBuffers(ScheduleBuilder& builder, const CollectiveSpec& spe
   if (has_pairs(spec.kind) && (spec.tensors() > 1 || !spec.has_equal_parts())) {
     pairs_.resize(given_.size() * given_.size());
   }
-  std::size_t of_all = 0;  // elements contributed by every rank
+  std::size_t of_all = 0;  // elements that every rank contributes
   for (std::size_t i = 0; i < spec.size(); ++i) {
     const CollectiveSpec::Part part = spec.part(i);
     if (part.extent.count == 0) continue;
@@ -49,7 +49,7 @@ void LeaderBuffers::count(const CollectiveSpec::Part& part) {
   got_[static_cast<std::size_t>(to)] += elements;
 }
 
-/// Appends the items of this node's blocks that lie in the part.
+/// Appends items for part `index` to this node's blocks.
 void LeaderBuffers::append_items(std::size_t index, const CollectiveSpec::Part& part) {
   const auto append = [&](int from, int to) {
     const std::span<const int> ranks = members_of(grid_, from, part.contributors);
@@ -139,7 +139,8 @@ void LeaderBuffers::fill(const std::map<int, std::size_t>& targets) {
   builder_.await(head(node_), mine);
 }
 
-// A rank that is not a head lays out its contributions in the order of `targets` and their items.
+// The contributions of a rank that is not a head are stored in the order of `targets` and their
+// items.
 void LeaderBuffers::contribute(const std::map<int, std::size_t>& targets) {
   std::vector<Transfer> packs;
   std::size_t place = memory_.offset;
@@ -159,8 +160,7 @@ void LeaderBuffers::contribute(const std::map<int, std::size_t>& targets) {
 
 void LeaderBuffers::take(const std::map<int, std::size_t>& targets) {
   std::map<int, std::size_t> places;               // offset of the next contribution, by rank
-  std::map<int, std::vector<Transfer>> transfers;  // transfers of data that is not summed here, by
-                                                   // rank
+  std::map<int, std::vector<Transfer>> transfers;  // copies of single contributions, by rank
   for (const auto& [target, offset] : targets) {
     std::size_t next = at(offset, 0).offset;
     for (const Item& item : items(node_, target)) {
@@ -207,7 +207,7 @@ void LeaderBuffers::deliver(const std::map<int, std::size_t>& sources) {
 }
 
 void LeaderBuffers::receive(const std::map<int, std::size_t>& sources) {
-  /// Offsets of data in a part, by first contributor.
+  /// Offsets of received items, by part and first contributor.
   std::map<std::size_t, std::map<int, std::size_t>> parts;
   for (const auto& [source, offset] : sources) {
     std::size_t next = at(offset, 0).offset;

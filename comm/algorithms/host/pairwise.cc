@@ -11,20 +11,20 @@
 namespace kolo {
 namespace {
 
-/// Pieces in flight between a pair of ranks, so that the next ones are ready when one is done.
+/// Number of pieces in a slot's memory, so that further pieces are ready when one is done.
 constexpr std::size_t kPiecesInSlot = 8;
 
-/// A rank sends one piece in a round, and receives one.
+/// Slots per rank and round: a rank sends one piece and receives one piece.
 constexpr std::size_t kSlotsOfMoves = 2;
 
 /// Factor by which an all-to-all in rounds multiplies the loss of crowded links. A rank that is
-/// ahead is not held back, so it meets messages of the previous round at the link of its next peer,
-/// and has no other peer to send to meanwhile. A root's link has one peer at a time. Source: four
-/// hosts, 16 MiB: 23 to 29 % above the time of the wire; `direct` 3 to 4 %.
+/// ahead meets messages of the previous round at the link of its next peer, and has no other peer
+/// meanwhile. Measured on four hosts with 16 MiB: 23 to 29 % above the time of the wire, `direct` 3
+/// to 4 %.
 constexpr double kLossOfRounds = 4;
 
-// In round d each rank sends all pieces to the rank d places ahead and receives from the rank d
-// places back, before the next round begins. So a link has one peer at a time in each direction.
+// In round d each rank sends all pieces to the rank d positions ahead, and receives from the rank d
+// positions back, before its next round. So a link has one peer at a time in each direction.
 //
 //   all-to-all, 4 ranks     0->1 1->2 2->3 3->0 | 0->2 1->3 2->0 3->1 | 0->3 1->0 2->1 3->2
 //   scatter from 0          0->1                | 0->2                | 0->3
@@ -37,12 +37,12 @@ void append_moves(StagedChunks& chunks, const PieceRound& round) {
   }
 }
 
-// In turn t, the nodes whose numbers add up to t exchange the sums of their ranks' contributions.
-// So a receiver adds sums in node order as they arrive, and holds one sum instead of n addends:
-// pieces can be large for any number of nodes. The turns of the next piece begin when slots are
+// In round t, nodes whose numbers add up to t exchange the sums of their ranks' contributions. So a
+// receiver adds the sums in node order as they are received, and holds one sum instead of n
+// addends. Pieces can thus be large for any number of nodes. The next piece begins when slots are
 // free.
 //
-//   3 nodes, a < b: what a has for b     0<0 | 1<0 0<1 | 2<0 1<1 0<2 | 2<1 1<2 | 2<2
+//   3 nodes, a<b: sum of b for a     0<0 | 1<0 0<1 | 2<0 1<1 0<2 | 2<1 1<2 | 2<2
 void append_sums(StagedChunks& chunks, const PieceRound& round) {
   const ProcessGrid& grid = chunks.grid();
   std::vector<std::optional<std::size_t>> sums(round.shares.size());
@@ -69,9 +69,9 @@ void append_sums(StagedChunks& chunks, const PieceRound& round) {
   }
 }
 
-/// In a turn a rank hands over a contribution, or sends the node's sum of contributions, for each
-/// receiver of one node; it receives one sum and adds it to the sum of the previous turn. So slots
-/// of two turns are in use, and as many more let the next turns begin.
+/// Slots per rank. In a round a rank passes on one contribution or sum for each receiver of a node,
+/// receives one sum, and adds it to the sum of the previous round. Slots of two rounds are in use
+/// at a time; twice as many let the next rounds begin.
 std::size_t slots_of_sums(const ProcessGrid& grid) {
   return 4 * (static_cast<std::size_t>(grid.largest_node()) + 2);
 }
@@ -93,7 +93,7 @@ double predict_sums_us(const HostLinks& links, const CollectiveSize& size, doubl
   const CollectivePrice price(links, size);
   const double pieces = std::max(1.0, price.part_bytes() / std::max(piece, 1.0));
   const double bytes = price.local() * price.part_bytes() / pieces;
-  // The last node sends nothing in the first node's turns, nor the first in the last node's.
+  // The first and the last node send nothing in each other's rounds.
   const double turns = (price.nodes() - 1) * (pieces + 1);
   StageCost one = links.messages(2);
   one.link_us = one.one_way_us = price.link_us(bytes, true);
@@ -136,7 +136,7 @@ double predict_us(const HostLinks& links, const CollectiveSize& size,
   const double pairs = price.ranks() - price.local();
   const double rounds = pairs * std::max(1.0, price.part_bytes() / piece);
   StageCost one = links.messages(price.direct_messages() / pairs);
-  // A root handles one half of each message; the first or last rank waits for the other half.
+  // A root handles one end of each message. The handling at the other end adds to the wait once.
   if (price.has_root()) one.wait_us += links.costs().network.message_us;
   const double bytes = price.direct_bytes();
   double link_us = price.link_us(bytes, false);

@@ -11,16 +11,15 @@
 namespace kolo {
 namespace {
 
-// A piece passes from node to node, so that a node receives from one node and sends to one node.
-// Pieces follow each other, so the total time approaches the time of the bytes.
+// A piece is passed from node to node, so that a node receives from one node and sends to one node.
+// Pieces are pipelined, so the total time approaches the time of the bytes.
 //
 //   all-gather, 4 nodes     0 -> 1 -> 2 -> 3     1 -> 2 -> 3 -> 0     2 -> 3 -> 0 -> 1   ...
 //   broadcast from 1        1 -> 2 -> 3 -> 0
-//   reduce to 1             0 -> 1 -> 2 -> 3 -> 1: the sum so far, in the order of nodes
+//   reduce to 1             0 -> 1 -> 2 -> 3 -> 1: partial sums, in node order
 //
 // Source: all-gather as in Thakur, Rabenseifner and Gropp, IJHPCA 2005; broadcast as the pipelined
-// chain of Traeff and Ripke, JPDC 2008: each link carries the bytes once, which a scatter and an
-// all-gather do not reach.
+// chain of Traeff and Ripke, JPDC 2008.
 std::vector<StagedChunk> chain(const StagedChunks& chunks, const Extent& piece, const Move& move,
                                const RankRange& receivers) {
   const ProcessGrid& grid = chunks.grid();
@@ -43,7 +42,7 @@ void append_moves(StagedChunks& chunks, const PieceRound& round) {
     std::size_t number = 0;
     StagedChunk chunk;
   };
-  std::vector<Hop> hops;  // of kept chunks
+  std::vector<Hop> hops;  // hops of kept chunks
   for (const Move& move : round.moves) {
     const SumShare& share = round.shares[move.share];
     if (share.sums()) continue;
@@ -56,7 +55,7 @@ void append_moves(StagedChunks& chunks, const PieceRound& round) {
       }
     }
   }
-  // Hop by hop: a node first forwards the piece that it received first.
+  // Sorted by hop, so that a node first forwards the piece that it received first.
   std::ranges::stable_sort(hops, {}, &Hop::number);
   for (Hop& hop : hops) chunks.add(std::move(hop.chunk));
 }
@@ -96,12 +95,12 @@ double predict_us(const HostLinks& links, const CollectiveSize& size, double pie
   const double rounds = std::max(1.0, price.part_bytes() / std::max(piece, 1.0));
   const double bytes = price.part_bytes() / rounds;
   const bool gathers = size.kind == CollectiveKind::kAllGather;
-  // The root of a sum is rarely the last node of the ring.
+  // The last node of the ring sends the sum to the root, which is rarely the same node.
   const double hops = price.nodes() - (size.kind == CollectiveKind::kReduce ? 0 : 1);
   StageCost one = gathers ? hops * links.messages(2) : hops * links.message_pair(1);
   one.link_us = hops * links.link_us(bytes * (gathers ? price.local() : 1));
   one.one_way_us = gathers ? one.link_us : one.link_us / hops;
-  if (!gathers) {  // One hop after the other, overlapping with hops of later pieces.
+  if (!gathers) {  // The hops of a piece are sequential and overlap with hops of later pieces.
     const double pace_us = links.messages(2).processor_us;
     one.wait_us += std::max(0.0, one.processor_us - pace_us);
     one.processor_us = pace_us;

@@ -9,20 +9,20 @@
 namespace kolo {
 namespace {
 
-/// A share takes at least the time of this many bytes: headers and packet handling do not shrink
-/// with it. With a value four times as large or small, choices are at most 1.13 times as slow on 3
-/// and 4 nodes, 1.6 times on 8 (kolo-sim collective, 4 B to 64 KiB, 1 to 100 Gbit/s).
+/// A share takes at least the time of this many bytes, because of headers and packet handling. With
+/// a value four times as large or small, choices are at most 1.13 times as slow on 3 and 4 nodes,
+/// 1.6 times on 8 (kolo-sim collective, 4 B to 64 KiB, 1 to 100 Gbit/s).
 constexpr double kPacketBytes = 512;
 
-// The root sends each other node a share of a piece, and these nodes send it to each other: each
-// link carries the bytes about once, as in a ring, and all data arrives after two consecutive
+// The root sends each other node a share of a piece, and these nodes send their shares to each
+// other. Each link carries the bytes about once, and all data is received after two consecutive
 // messages.
 //
 //   broadcast from 0, 4 nodes     0 -> 1 (a), 0 -> 2 (b), 0 -> 3 (c)
 //                                 1 -> 2, 3 (a)   2 -> 3, 1 (b)   3 -> 1, 2 (c)
 //
-// Source: van de Geijn's scatter and all-gather, as in Thakur, Rabenseifner and Gropp, IJHPCA 2005;
-// here pieces follow each other, and shares go straight from node to node.
+// Source: van de Geijn's scatter and all-gather, as in Thakur, Rabenseifner and Gropp, IJHPCA 2005,
+// with pipelined pieces and shares that are sent directly from node to node.
 void append_round(StagedChunks& chunks, const PieceRound& round) {
   const ProcessGrid& grid = chunks.grid();
   for (const Move& move : round.moves) {
@@ -64,13 +64,13 @@ bool serves(const CompileContext& context) {
          spec.kind == CollectiveKind::kBroadcast;
 }
 
-/// `piece`: bytes of a share that move in one round.
+/// `piece` is the number of bytes of a share that move in one round.
 double predict_us(const HostLinks& links, const CollectiveSize& size, double piece) {
   const CollectivePrice price(links, size);
   const double others = price.nodes() - 1;
   const double share = std::max(size.bytes / others, kPacketBytes);
   const double rounds = std::max(1.0, share / std::max(piece, 1.0));
-  // A node receives one share, and exchanges shares with all nodes except itself and the root.
+  // A node receives one share, and exchanges shares with all other nodes except the root.
   StageCost one = links.messages(1 + 2 * (others - 1));
   one.wait_us += links.costs().network.latency_us;
   one.one_way_us = price.link_us(others * share / rounds, true);

@@ -81,7 +81,7 @@ void spread(StagedChunks& chunks, StagedChunk chunk, const RankRange& receivers)
   const int receiver = receivers.front();
   const bool is_kept = chunks.keeps(chunk.holder) || chunks.keeps(receiver);
   if (chunk.is_contribution() && receivers.size() == 1 && receiver != chunk.holder && !is_kept) {
-    // As below; kept short, because there may be as many chunks as pairs of ranks.
+    // A shortcut for the code below, because there may be as many chunks as pairs of ranks.
     chunks.count(chunk.piece, chunk.holder);
     if (!grid.same_node(chunk.holder, receiver)) chunks.count(chunk.piece, receiver);
     return;

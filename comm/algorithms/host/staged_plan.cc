@@ -16,7 +16,7 @@
 namespace kolo {
 namespace {
 
-/// Appends the steps of the builder's rank for the chunks of its node, which have slots.
+/// Appends the steps of the builder's rank for the chunks of its node. Before: `give_slots`.
 class Writer {
  public:
   Writer(ScheduleBuilder& builder, const StagedChunks& chunks)
@@ -96,14 +96,14 @@ class Writer {
     builder_.reduce(target, std::move(sources), chunk.finishes);
   }
 
-  /// The holder's contribution to a sum; if it is cast, it is first moved to the place of the sum.
+  /// The holder's contribution to a sum. If it must be cast, it is first moved to `target`.
   Range own_addend(const StagedChunk& chunk, const Range& target) {
     if (!chunks_.are_cast()) return input(chunk);
     builder_.move(target, input(chunk));
     return target;
   }
 
-  /// Called when `adder` has summed the chunk.
+  /// Appends the confirmation of `adder`, which has read the chunk as an addend.
   void read_by(int adder, const StagedChunk& chunk) {
     if (contains(chunk.readers, adder)) reply(chunk, adder);
   }
@@ -129,7 +129,8 @@ class Writer {
     if (chunks_.is_exposed(chunk)) {
       return builder_.exposed_input(chunk.holder, piece.offset, piece.count, slot);
     }
-    // Behind the note, as for an exposed buffer, because the memory of notes holds only notes.
+    // Elements are stored after the note, as for an exposed buffer, because the memory of notes
+    // must hold only notes.
     return ExposedBuffer::elements({chunk.holder, Region::kStaging, 0, piece.count, slot.offset},
                                    builder_.layout().dtype);
   }
@@ -145,7 +146,7 @@ class Writer {
   std::vector<Range> ranges_;  // slots
 };
 
-/// The ranks among which a part is cut into shares; a single rank has all of it.
+/// The ranks among which a part is cut into shares; a single rank owns the whole part.
 std::vector<int> owners_of(const CollectiveSpec::Part& part, const ProcessGrid& grid) {
   const int contributor = part.contributors.front();
   if (part.sums()) {
@@ -160,8 +161,8 @@ std::vector<int> owners_of(const CollectiveSpec::Part& part, const ProcessGrid& 
   return owners.empty() ? std::vector{part.receivers.front()} : owners;
 }
 
-/// How the ranks of one node share the copying of the node's data if receivers copy: a rank that
-/// would copy less than others can write some of its contributions directly to their destinations.
+/// The elements that each rank of one node would copy if receivers copied all data. A rank that
+/// would copy less than others can write contributions directly into result buffers.
 class CopyLoad {
  public:
   CopyLoad(const CollectiveSpec& spec, const BucketLayout& layout, const ProcessGrid& grid)
@@ -179,8 +180,9 @@ class CopyLoad {
     for (const Elements& elements : ranks_) mean_ += elements.copied / grid.world_size();
   }
 
-  /// The share of a part that its contributor writes directly, so that all ranks copy equally much.
-  /// Of n ranks, the root of a broadcast writes 1 / n, contributors to a gather write everything.
+  /// The fraction of a part that its contributor writes directly, so that all ranks copy equally
+  /// much. Of n ranks, the root of a broadcast writes 1 / n, and contributors to a gather write
+  /// everything.
   double put_share(const CollectiveSpec::Part& part) const {
     const int contributor = part.contributors.front();
     if (of(contributor).copied >= mean_) return 0;
@@ -195,21 +197,21 @@ class CopyLoad {
  private:
   struct Elements {
     double copied = 0;
-    double received = 0;  ///< From other ranks.
+    double received = 0;  ///< Elements from other ranks.
   };
 
   const Elements& of(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
 
   std::vector<Elements> ranks_;
-  double mean_ = 0;  // mean bytes copied per rank
+  double mean_ = 0;  // mean of `copied`
 };
 
 void append_filled(const SumShare& share, std::vector<SumShare>& shares) {
   if (share.extent.count > 0) shares.push_back(share);
 }
 
-/// Appends a part as a whole, or cut in two: one piece for its contributor to write directly, if
-/// that is worth a flag.
+/// Appends a part that is not summed. If the contributor writes at least `least_put` bytes
+/// directly, the part is cut in two: the copied elements and the directly written ones.
 void append_moved(const CollectiveSpec::Part& part, const BucketLayout& layout, double put_share,
                   std::size_t least_put, std::vector<SumShare>& shares) {
   SumShare copied{part, part.receivers.front(), 0};
@@ -228,9 +230,9 @@ void append_moved(const CollectiveSpec::Part& part, const BucketLayout& layout, 
   append_filled(rest, shares);
 }
 
-// An all-to-all has a move for every pair of ranks, and so has a reduce-scatter. Therefore a rank
-// does not list all moves: it goes through a few at a time to count the slots of all ranks, and
-// keeps the moves of its node.
+// Makes the chunks of a rank's node. An all-to-all and a reduce-scatter have a move for every pair
+// of ranks. Therefore a rank does not store all moves: it counts the slots of all ranks with a few
+// moves at a time, and keeps only the moves of its node.
 class StagedPlan {
  public:
   StagedPlan(int rank, const CompileContext& context, const ChunkPolicy& rules)
@@ -241,7 +243,7 @@ class StagedPlan {
         node_(context.grid.node(rank)),
         least_exposed_(least_exposed(context.options.link_costs)) {
     if (rules.puts) load_.emplace(spec_, layout_, grid_);
-    // Inside a node each piece costs flags, and only a few, larger pieces are in slots.
+    // Inside a node each piece costs flags, so pieces are larger.
     const std::size_t memory = grid_.num_nodes() == 1
                                    ? context.options.slot_bytes
                                    : slot_bytes(layout_.bytes(), context.options);
@@ -253,8 +255,8 @@ class StagedPlan {
     make_those_of_node();
     const std::size_t slot = std::max<std::size_t>(1, all.slot_count() * size_of(layout_.dtype));
     if (all.most_used() * slot <= memory) {
-      // Pieces stay until the next iteration has begun everywhere, which their holder learns in any
-      // case; see Schedule::staging_turns.
+      // Pieces stay in their slots until the next iteration has begun on all ranks; see
+      // Schedule::staging_turns.
       chunks_.give_slots(all.most_used(), all.slot_count(), 2);
     } else {
       const std::size_t most = context.options.window * std::max(in_a_round, memory / slot);
@@ -272,12 +274,12 @@ class StagedPlan {
 
   bool is_near(const RankRange& ranks) const { return !members_of(grid_, node_, ranks).empty(); }
 
-  /// Appends the non-empty shares of one part.
+  /// Appends the non-empty shares of a part.
   void append_shares(const CollectiveSpec::Part& part, std::vector<SumShare>& shares) const {
     if (part.receivers.empty() || part.contributors.empty()) return;
     if (!rules_.in_shares) {
       const double put_share = load_ && !part.sums() ? load_->put_share(part) : 0;
-      // Through a slot a peer would not get it sooner.
+      // Below this size, a copy through a slot is as fast.
       const std::size_t least_put = layout_.in_arenas
                                         ? least_exposed_.mapped
                                         : std::max(least_exposed_.mapped, least_exposed_.unmapped);
@@ -291,7 +293,7 @@ class StagedPlan {
     }
   }
 
-  /// Counts the slots that all ranks would use if none were reused.
+  /// Counts the slots that all ranks would use if no slot were reused.
   StagedChunks counted() const {
     StagedChunks chunks(layout_, grid_, std::nullopt, least_exposed_);
     std::vector<SumShare> of_part, shares;
@@ -329,7 +331,7 @@ class StagedPlan {
         moves.push_back({distance(shares[i], contributor), i, contributor});
       }
     }
-    // Moves are already sorted by share.
+    // Moves are already sorted by share, and `by_number` is stable.
     moves = by_number(by_number(std::move(moves), &Move::contributor), &Move::distance);
     if (!rules_.by_distance) return append_rounds(chunks_, shares, moves);
     for (auto begin = moves.begin(); begin != moves.end();) {
@@ -343,7 +345,7 @@ class StagedPlan {
     }
   }
 
-  /// Sorts stably by a number that is at most the number of ranks.
+  /// Sorts stably by a field whose values are at most the number of ranks.
   std::vector<Move> by_number(std::vector<Move> moves, int Move::*number) const {
     std::vector<std::size_t> next(static_cast<std::size_t>(grid_.world_size()) + 2);
     for (const Move& move : moves) ++next[static_cast<std::size_t>(move.*number) + 1];
@@ -357,7 +359,7 @@ class StagedPlan {
     return chunk_count(share.extent, layout_.dtype, piece_bytes_);
   }
 
-  /// Piece number `round` of the share.
+  /// Piece number `round` of the share; empty if the share has fewer pieces.
   Extent piece(const SumShare& share, std::size_t round) const {
     const std::size_t count = pieces_of(share);
     return round < count ? part_of(share.extent, count, round, layout_.dtype) : Extent{};
@@ -386,7 +388,7 @@ class StagedPlan {
   int node_;
   LeastExposed least_exposed_;
   std::optional<CopyLoad> load_;
-  // While slots are counted, a share is a single piece.
+  // Unlimited at first, so that each share is one piece while slots are counted.
   std::size_t piece_bytes_ = std::numeric_limits<std::size_t>::max() / 2;
   StagedChunks chunks_{layout_, grid_, node_, least_exposed_};
 };

@@ -9,8 +9,8 @@
 namespace kolo {
 namespace {
 
-/// The rank that sums the contributions of the ranks of `node` to the share: the share's adder, or
-/// on another node one of the contributors. Before: some rank of the node contributes.
+/// The rank that sums the contributions of the ranks of `node`: the share's adder, or on another
+/// node one of the contributors if nodes make sums. Before: some rank of the node contributes.
 int adder_of_node(const StagedChunks& chunks, const SumShare& share, int node) {
   const ProcessGrid& grid = chunks.grid();
   if (sums_in_one_place(chunks.layout()) || node == grid.node(share.adder)) return share.adder;
@@ -18,7 +18,7 @@ int adder_of_node(const StagedChunks& chunks, const SumShare& share, int node) {
   return peers[static_cast<std::size_t>(share.adder) % peers.size()];
 }
 
-/// Hands the contribution of `from` to `to` for summing.
+/// Adds the chunks that pass the contribution of `from` to `to`. Returns its index as an addend.
 std::size_t hand_over(StagedChunks& chunks, const Extent& piece, int from, int to) {
   const bool is_near = chunks.grid().same_node(from, to);
   std::size_t handed = chunks.kept().size();
@@ -35,11 +35,10 @@ std::size_t hand_over(StagedChunks& chunks, const Extent& piece, int from, int t
   return chunks.kept().size();
 }
 
-/// A contribution, and its chunk unless it stays where it is.
+/// A contribution that `adder` sums. `chunk` is set if another rank contributes it.
 struct Handed {
   std::size_t share = 0;
-  int group = 0;  ///< Contributions summed by one rank form a group: their node, if nodes make
-                  ///< sums.
+  int group = 0;  ///< Node of the contributor; 0 if each sum is made in one place.
   int contributor = 0;
   int adder = 0;
   std::optional<std::size_t> chunk = {};

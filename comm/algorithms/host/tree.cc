@@ -13,13 +13,13 @@
 namespace kolo {
 namespace {
 
-// A binomial tree of nodes, numbered from the root's node on, whose edges carry the blocks of all
-// nodes below them: log2 n messages at the root instead of n - 1.
+// A binomial tree of nodes, numbered from the root's node on. An edge carries the blocks of all
+// nodes below it, so the root handles log2 n messages instead of n - 1.
 //
 //   gather, 6 nodes      1->0 3->2 5->4 | 2 and 3: 2->0 | 4 and 5: 4->0
 //   scatter              the reverse
 //
-// LeaderBuffers gathered for a sum are added up at the root, in node order.
+// Blocks gathered for a sum are added up at the root, in node order.
 class Tree {
  public:
   Tree(ScheduleBuilder& builder, const CollectiveSpec& spec, const ProcessGrid& grid)
@@ -73,11 +73,11 @@ class Tree {
   int node_at(int place) const { return (root_ + place) % buffers_.nodes(); }
   int head_at(int place) const { return buffers_.head(node_at(place)); }
   std::size_t begin(int place) const { return begin_[static_cast<std::size_t>(place)]; }
-  /// Whether this node has an edge of that length to a lower node, if there are that many nodes.
+  /// Whether this node is the upper end of an edge of length `distance`, if the lower end exists.
   bool is_above(int distance) const {
     return distance < buffers_.nodes() && (place_ & distance) == 0;
   }
-  /// The blocks of the node at `place` and of the nodes below it along edges shorter than
+  /// The blocks of the node at `place` and of the nodes below it, over edges shorter than
   /// `distance`.
   Range behind(int place, int distance) const {
     const int end = std::min(place + distance, buffers_.nodes());
@@ -92,7 +92,7 @@ class Tree {
   LeaderBuffers buffers_;
   int root_;
   int place_;
-  std::vector<std::size_t> begin_;  // of each block, starting with the root's
+  std::vector<std::size_t> begin_;  // offset of each block, starting with the root's
 };
 
 void append_broadcast_in_pieces(ScheduleBuilder& builder, const CompileContext& context) {
@@ -105,7 +105,7 @@ void append_broadcast_in_pieces(ScheduleBuilder& builder, const CompileContext& 
 bool serves(const CompileContext& context) {
   const auto& [spec, layout, grid, options] = context;
   if (spec.kind == CollectiveKind::kBroadcast) {
-    // On one node there is no tree: data that fits in slots uses them.
+    // On one node there is no tree; tensors in host memory use `direct`.
     const bool is_for_slots = grid.num_nodes() == 1 && layout.is_in_tensors(MemoryKind::kHost);
     return !layout.is_on_device() && !is_for_slots;
   }
@@ -126,7 +126,7 @@ void append(ScheduleBuilder& builder, const CompileContext& context) {
   }
 }
 
-/// Time of the messages along the edges of a tree, length by length.
+/// Cost of the messages along the edges of a tree, one length after the other.
 StageCost hops(const HostLinks& links) {
   const int nodes = links.grid().num_nodes();
   StageCost all;

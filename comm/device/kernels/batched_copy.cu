@@ -14,10 +14,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kBytesInFlight = 64;  // bytes of loads in flight per thread
-constexpr int kMostInFlight = 8;    // limit of loads in flight
+constexpr int kMostInFlight = 8;    // limit of loads in flight per thread
 
-/// Copies bits between equal dtypes without scale. T is an unsigned integer unless values are
-/// checked.
+/// Map of a copy without cast and scale. T is an unsigned integer unless values are checked.
 template <typename T>
 struct CopyBits {
   using To = T;
@@ -30,8 +29,8 @@ template <typename ToType, typename FromType>
 struct CastAndScale {
   using To = ToType;
   using From = FromType;
-  // For the dtype pairs of gradients, accesses have 16 bytes on the larger side and fewer on the
-  // smaller: the threads of a warp then access neighbouring bytes on both.
+  // For the dtype pairs of gradients, a group has 16 bytes of the larger dtype and fewer of the
+  // smaller, so that the threads of a warp access neighbouring bytes of both arrays.
   static constexpr bool kVectors =
       std::is_same_v<To, From> || std::is_same_v<element::Common<To, From>, float>;
   static constexpr int kGroup = kVectors ? access::kBytes / std::max(sizeof(To), sizeof(From)) : 1;
@@ -39,8 +38,8 @@ struct CastAndScale {
   __device__ To operator()(From value) const { return element::convert<To>(value, factor); }
 };
 
-/// Every thread of the block computes its share of target[i] = map(source[i]). Returns true if one
-/// of its values was not finite.
+/// Computes target[i] = map(source[i]) for i < count with all threads of the block. Returns whether
+/// a value that this thread computed was not finite.
 template <typename Map>
 __device__ bool copy_piece(typename Map::To* target, const typename Map::From* source,
                            std::size_t count, const Map& map) {
@@ -79,7 +78,8 @@ __device__ bool copy_piece(typename Map::To* target, const typename Map::From* s
   return bad;
 }
 
-/// A gap of a bucket is short: less than an alignment, or the end of a padded bucket.
+/// Writes zeros to a gap of a bucket. A gap is short: less than an alignment, or the end of a
+/// padded bucket.
 template <typename T>
 __device__ void write_zeros(T* target, std::size_t count) {
   for (std::size_t i = threadIdx.x; i < count; i += kThreads) target[i] = T{};

@@ -34,7 +34,7 @@ void copy_batched_on_host(const BatchedCopy& copy) {
     void* const target = packs ? place : chunk.tensor;
     convert(to, target, from, packs ? chunk.tensor : place, chunk.count, copy.scale);
     if (copy.non_finite != nullptr && any_non_finite(to, target, chunk.count)) {
-      // Copies on several streams may share the flag.
+      // Copies on several streams may set the same flag.
       std::atomic_ref(*copy.non_finite).store(1, std::memory_order_relaxed);
     }
   }

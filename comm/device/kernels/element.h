@@ -10,26 +10,26 @@
 #include "comm/kernels/host_device.h"
 #include "comm/kernels/scaling.h"
 
-/// The arithmetic of the device kernels on one element, bit for bit equal to
-/// comm/kernels/reduce_kernels.h. These functions are inlined in kernels and tested on the
-/// processor. On a GPU the conversions of the 16-bit floats are single instructions. Compiled
-/// without fused multiply-add.
+/// The arithmetic of the device kernels on one element. Its bits equal those of
+/// comm/kernels/reduce_kernels.h. These functions are inlined in kernels and also tested on the
+/// processor. They must be compiled without fused multiply-add. On a GPU, 16-bit floats are
+/// converted by single instructions.
 namespace kolo::element {
 
 template <typename T>
 inline constexpr bool kIsHalf = std::same_as<T, Float16> || std::same_as<T, BFloat16>;
 
-/// The type in which contributions of T are combined.
+/// The type in which elements of type T are combined.
 template <typename T>
 using Accum = std::conditional_t<kIsHalf<T>, float, T>;
 
-/// The type in which a value is scaled between From and To.
+/// The type in which a value is scaled when it is converted between From and To.
 template <typename To, typename From>
 using Common =
     std::conditional_t<std::same_as<Accum<To>, float> && std::same_as<Accum<From>, float>, float,
                        double>;
 
-/// Exact. The payload of a NaN is unspecified until `round_to`.
+/// Converts to a wider type, exactly. The payload of a NaN is unspecified until `round_to`.
 template <typename Wide, typename T>
 KOLO_HOST_DEVICE inline Wide widen(T value) {
   if constexpr (std::same_as<T, BFloat16>) {
@@ -47,7 +47,7 @@ KOLO_HOST_DEVICE inline Wide widen(T value) {
   }
 }
 
-/// Truncates toward zero and saturates; NaN gives 0.
+/// Converts to an integer: truncates toward zero and saturates; NaN gives 0.
 template <std::integral T>
 KOLO_HOST_DEVICE inline T to_integer(double value) {
   constexpr T kMin = std::numeric_limits<T>::min();
@@ -80,8 +80,8 @@ KOLO_HOST_DEVICE inline Float16 round_to_float16(float value) {
 #endif
 }
 
-/// The only rounding, from the type of the computation to the stored type. Every NaN becomes the
-/// quiet NaN with positive sign and empty payload.
+/// Rounds a result to the stored type T; no other function rounds. Every NaN becomes the quiet NaN
+/// with positive sign and empty payload.
 template <typename T, typename Wide>
 KOLO_HOST_DEVICE inline T round_to(Wide value) {
   if constexpr (kIsHalf<T> && std::same_as<Wide, double>) {
@@ -98,18 +98,18 @@ KOLO_HOST_DEVICE inline T round_to(Wide value) {
   }
 }
 
-/// `convert` for one element; `factor` is the scale, in the type of the computation.
+/// Converts one element as `kolo::convert` does. `factor` is the scale.
 template <typename To, typename From>
 KOLO_HOST_DEVICE inline To convert(From value, Common<To, From> factor) {
   return round_to<To>(widen<Common<To, From>>(value) * factor);
 }
 
-/// `Scaling` in the type in which contributions of T are combined, for kernels.
+/// A `Scaling` whose operand has the type in which elements of type T are combined.
 template <typename T>
 struct ElementScaling {
   using Operand = std::conditional_t<std::integral<T>, double, Accum<T>>;
 
-  // Implicit, as in Scaling.
+  // Implicit, like the constructor of Scaling.
   // NOLINTNEXTLINE(google-explicit-constructor)
   ElementScaling(const Scaling& scale)
       : operand(static_cast<Operand>(scale.operand())),
@@ -121,7 +121,7 @@ struct ElementScaling {
   bool divides;
 };
 
-/// The last step of `reduce`, for one element.
+/// Scales and rounds one combined element, as `kolo::reduce` does.
 template <typename T>
 KOLO_HOST_DEVICE inline T scaled(Accum<T> value, const ElementScaling<T>& scale) {
   if constexpr (std::integral<T>) {
@@ -133,7 +133,7 @@ KOLO_HOST_DEVICE inline T scaled(Accum<T> value, const ElementScaling<T>& scale)
   }
 }
 
-/// True if a stored value is infinite or NaN; never for integers.
+/// Whether a stored value is infinite or NaN; false for integers.
 template <typename T>
 KOLO_HOST_DEVICE constexpr bool non_finite(T value) {
   if constexpr (std::same_as<T, Float16>) {

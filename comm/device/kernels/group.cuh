@@ -8,8 +8,8 @@
 
 namespace kolo {
 
-/// Elements that a thread loads, computes and stores together: several, of 4, 8 or 16 bytes in
-/// total, or a single one.
+/// Elements that a thread loads, computes and stores together: a single one, or several of 4, 8 or
+/// 16 bytes in total.
 template <typename T, int kCount>
 struct Group {
   static constexpr std::size_t kBytes = sizeof(T) * kCount;
@@ -24,8 +24,8 @@ inline __device__ std::uintptr_t address(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-/// A group at a multiple of its bytes, in one access. Data that is used once bypasses the first
-/// cache.
+/// Loads a group in one access that bypasses the L1 cache. `from` is a multiple of the group's
+/// bytes.
 template <typename T, int kCount>
 __device__ Group<T, kCount> load_wide(const T* from) {
   const auto word = __ldcg(reinterpret_cast<const typename Group<T, kCount>::Word*>(from));
@@ -35,7 +35,7 @@ __device__ Group<T, kCount> load_wide(const T* from) {
 }
 
 /// Loads the groups at from, from + stride, ... within the next `left` elements, all in flight at
-/// once. `stride` is a multiple of a group's bytes; `from` need not be.
+/// once. `stride` counts elements and must be a multiple of kCount; `from` may be unaligned.
 template <typename T, int kCount, int kUnroll>
 __device__ void load(Group<T, kCount> (&groups)[kUnroll], const T* from, std::size_t stride,
                      std::size_t left) {
@@ -56,7 +56,7 @@ __device__ void load(Group<T, kCount> (&groups)[kUnroll], const T* from, std::si
   }
 }
 
-/// Stores to an address that is a multiple of the group's bytes.
+/// Stores a group at `to`, which must be a multiple of the group's bytes.
 template <typename T, int kCount>
 __device__ void store(T* to, const Group<T, kCount>& group) {
   if constexpr (Group<T, kCount>::kWide) {

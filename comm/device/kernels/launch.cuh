@@ -10,7 +10,7 @@
 /// Kernel launches on the current device. Errors: KoloError(kInternal) with CUDA's text.
 namespace kolo::gpu {
 
-/// Number of blocks of `threads` threads of `kernel` that the current device runs at once.
+/// Number of blocks of `kernel`, each of `threads` threads, that the current device runs at once.
 template <typename... Args>
 std::size_t resident_blocks(void (*kernel)(Args...), int threads) {
   int device = 0;

@@ -24,7 +24,7 @@ struct Sources {
   int count;
 };
 
-/// The combined and rounded elements of kUnroll groups, `stride` elements apart.
+/// Combines, scales and stores up to kUnroll groups before `end`: at `at`, `at + stride`, ...
 template <typename T, typename Op, int kGroup, int kUnroll>
 __device__ void reduce_groups(T* target, const Sources& sources, std::size_t at, std::size_t stride,
                               std::size_t end, const element::ElementScaling<T>& scale) {

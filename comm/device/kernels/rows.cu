@@ -16,8 +16,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kRowsInFlight = 4;  // per thread, with their positions
 
-/// The words of a matrix that a thread handles, beginning with its first: the threads of a launch
-/// take words round-robin, so that neighbours access neighbouring bytes, however short a row is.
+/// Iterates over the words of a matrix that one thread handles. The threads of a launch take words
+/// round-robin, so that neighbouring threads access neighbouring bytes even if rows are short.
 class Walk {
  public:
   __device__ explicit Walk(std::size_t words_per_row) : words_(words_per_row) {
@@ -45,7 +45,7 @@ class Walk {
 
 /// RowGroups in memory that the device can read.
 struct Lists {
-  const std::size_t* positions;  // null: group i is row i
+  const std::size_t* positions;  // if null, group i is row i
   const std::size_t* ends;
 
   __device__ std::size_t end(std::size_t group) const {
@@ -65,7 +65,7 @@ __device__ Group<T, kGroup> load_one(const T* from) {
   }
 }
 
-/// The sum of kGroup elements of the rows at places `begin` to `end` of the lists.
+/// Sums kGroup elements of the rows whose positions are entries [begin, end) of the lists.
 template <typename T, int kGroup>
 __device__ Group<T, kGroup> sum_group(const Lists& lists, std::size_t begin, std::size_t end,
                                       const T* rows, std::size_t width,
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// The widest access that divides every row of both matrices.
+/// Bytes of the widest access that is aligned in every row of both matrices.
 std::size_t widest(const void* a, const void* b, std::size_t row_bytes) {
   return access::widest(reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) |
                         row_bytes);

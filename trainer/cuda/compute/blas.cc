@@ -24,7 +24,7 @@ void check_blas(cublasStatus_t status, std::string_view call) {
        .what = fmt::format("{}: {}", call, cublasLtGetStatusString(status))});
 }
 
-/// A cuBLAS handle, which `kDestroy` closes.
+/// How UniqueHandle closes a cuBLAS handle: with `kDestroy`.
 template <typename Handle, auto kDestroy>
 struct BlasTraits {
   using Value = Handle;
@@ -92,7 +92,8 @@ LayoutHandle make_layout(const ColumnMajor::Matrix& m, DType dtype, std::size_t 
   return handle;
 }
 
-// In a batch, matrices begin at multiples of their size, in memory aligned to 16 bytes.
+// The alignment in bytes of all matrices of a batch. They begin at multiples of their size, in
+// memory aligned to 16 bytes.
 std::uint32_t alignment_of(const ColumnMajor::Matrix& m, DType dtype) {
   const std::size_t bytes = m.rows * m.columns * size_of(dtype);
   std::uint32_t alignment = 16;
@@ -137,7 +138,7 @@ class Blas::Plan {
       set(operation_, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
           static_cast<std::int64_t>(shape.columns));
     }
-    // The choice of an algorithm depends only on the alignment of these addresses.
+    // These addresses serve only the choice of an algorithm, which depends on their alignment.
     void* const aligned = reinterpret_cast<void*>(std::uintptr_t{16});
     set_pointers(aligned, aligned);
     a_ = make_layout(matrices_.a, shape.operand, shape.batch);
@@ -145,7 +146,7 @@ class Blas::Plan {
     d_ = make_layout(matrices_.d, shape.result, shape.batch);
   }
 
-  // Returns whether the library has an algorithm.
+  // Chooses the library's best algorithm. Returns whether there is one.
   bool choose_algorithm(cublasLtHandle_t lt) {
     if (uses_aux(shape_.epilogue) && shape_.columns % 8 != 0) return false;  // the library's rule
     cublasLtMatmulPreference_t preference = nullptr;
@@ -156,7 +157,7 @@ class Blas::Plan {
                  "cublasLtMatmulPreferenceSetAttribute");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspaceBytes});
-    // Partial sums are rounded once, and added in a separate step in a fixed order.
+    // With this scheme, partial sums are float32 and added in a fixed order in a separate step.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(matrices_.a, shape_.operand));
@@ -177,7 +178,7 @@ class Blas::Plan {
     return true;
   }
 
-  // The library copies the pointers, and the operation is modified while the library is queried.
+  // Enqueues the product. The library copies the pointers during the call, so plans may be reused.
   void run(cublasLtHandle_t lt, void* workspace, cudaStream_t stream,
            const MatmulArguments& x) const {
     set_pointers(
@@ -206,7 +207,7 @@ struct Blas::State {
   DeviceMemory workspace;
   cudaStream_t stream;
   LtHandle lt;
-  std::map<MatmulShape, std::optional<Plan>> plans;  // empty value: the library has no algorithm
+  std::map<MatmulShape, std::optional<Plan>> plans;  // empty if the library has no algorithm
 };
 
 Blas::Blas(kolo::Device& device, Stream& stream) : state_(std::make_unique<State>()) {

@@ -10,23 +10,24 @@
 
 namespace kolo::trainer::cuda {
 
-/// Row-major layout of an operand in memory: as in the product, or transposed.
+/// Whether memory holds an operand as it is in the product, or its transpose; both are row-major.
 enum class Layout : std::uint8_t { kPlain, kTransposed };
 
-/// An operation on a product before it is stored, which saves a pass over memory.
+/// An operation on a product before it is stored. It saves a pass over memory.
 enum class Epilogue : std::uint8_t {
   kNone,
   kBias,          ///< Adds bias[column].
-  kBiasRelu,      ///< Adds bias[column], then ReLU.
-  kBiasGelu,      ///< Adds bias[column], stores the sum in `aux`, then GELU.
+  kBiasRelu,      ///< Adds bias[column], then applies ReLU.
+  kBiasGelu,      ///< Adds bias[column], stores the sum in `aux`, then applies GELU.
   kGeluGradient,  ///< Multiplies by the derivative of GELU at `aux`.
-  kBiasGradient,  ///< Also stores the row sums of `a`, in the dtype of d, into `bias_gradient`.
+  kBiasGradient,  ///< Also stores the row sums of `a`, in the dtype of d, in `bias_gradient`.
 };
 
-/// d = epilogue(alpha · a · b + beta · c), or a batch of successive products.
+/// The shape of a product d = epilogue(alpha · a · b + beta · c), or of a batch of such products
+/// with matrices adjacent in memory.
 ///
-/// Shape: d and c [rows, columns] of `result`, a [rows, depth] and b [depth, columns] of `operand`,
-///        accumulated in float32.
+/// Shape: d and c are [rows, columns] of `result`; a is [rows, depth] and b [depth, columns], both
+///        of `operand`. Sums are float32.
 struct MatmulShape {
   std::size_t rows = 0;
   std::size_t columns = 0;
@@ -41,24 +42,26 @@ struct MatmulShape {
   friend auto operator<=>(const MatmulShape&, const MatmulShape&) = default;
 };
 
-/// Device memory, aligned to 16 bytes.
+/// The arguments of a product, in device memory aligned to 16 bytes.
 struct MatmulArguments {
   const void* a = nullptr;
   const void* b = nullptr;
   void* d = nullptr;
-  const void* c = nullptr;     ///< If null, d is used. Read only if beta is not 0.
-  const void* bias = nullptr;  ///< kBias…: [columns] of `result`.
+  const void* c = nullptr;     ///< Read only if beta is not 0; if null, d is used in its place.
+  const void* bias = nullptr;  ///< For kBias, kBiasRelu and kBiasGelu: [columns] of `result`.
   void* bias_gradient = nullptr;
-  void* aux = nullptr;  ///< [rows, columns] of `result`, written forward and read backward.
+  void* aux = nullptr;  ///< For GELU: [rows, columns] of `result`; kBiasGelu writes it,
+                        ///< kGeluGradient reads it.
   float alpha = 1.0f;
   float beta = 0.0f;
 };
 
-/// The matrices in the column-major order of the library: dᵀ = bᵀ · aᵀ. Its A is our b, its m our
-/// columns; a row-major matrix is, byte for byte, its transpose in column-major order.
+/// The matrices of a product in the library's column-major order: dᵀ = bᵀ · aᵀ. The library's A is
+/// b, and its m is `columns`. In memory, a row-major matrix is identical to its transpose in
+/// column-major order.
 struct ColumnMajor {
   struct Matrix {
-    std::size_t rows;  ///< Rows in memory, before any transposition.
+    std::size_t rows;  ///< Rows in memory, before transposition.
     std::size_t columns;
     bool is_transposed;
   };
@@ -69,12 +72,12 @@ struct ColumnMajor {
 
 ColumnMajor to_column_major(const MatmulShape& shape);
 
-/// Products on one stream through cuBLASLt, with their own workspace.
+/// Computes products with cuBLASLt on one stream, with its own workspace.
 ///
-/// An algorithm is chosen once per shape, at plan time, and kept. Only algorithms that add partial
-/// sums in a fixed order are considered.
+/// The algorithm for a shape is chosen once, when its plan is made. Only algorithms that add
+/// partial sums in a fixed order are considered.
 ///
-/// Threads: one. `device` and `stream` outlive it.
+/// Threads: one. `device` and `stream` outlive this object.
 /// Errors:  KoloError with cuBLAS's text.
 /// Source:  NVIDIA, "cuBLAS library", chapter "Using the cuBLASLt API".
 class Blas {
@@ -86,13 +89,13 @@ class Blas {
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
 
-  /// The plan for a shape, or null if the library has no algorithm for it: not every epilogue
-  /// exists for every dtype and width.
+  /// Returns the plan for a shape, or null if the library has no algorithm for it. Not every
+  /// epilogue exists for every dtype and width.
   const Plan* find(const MatmulShape& shape);
-  /// As `find`, for shapes that must work. Errors: KoloError(kInternal) naming the shape.
+  /// As `find`, for a shape that must have a plan. Errors: KoloError(kInternal) naming the shape.
   const Plan& get(const MatmulShape& shape);
 
-  /// Enqueues one product (or batch).
+  /// Enqueues a product, or a batch of products.
   void run(const Plan& plan, const MatmulArguments& arguments);
 
  private:

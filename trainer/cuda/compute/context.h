@@ -10,7 +10,7 @@
 
 namespace kolo::trainer::cuda {
 
-/// The objects that all layers of a model share: one device, one stream, the libraries on it, and
+/// The objects that all layers of a model share: device, stream, the libraries on the stream, and
 /// the dtype of activations. Threads: one.
 class Context {
  public:
@@ -27,17 +27,17 @@ class Context {
   DType dtype() const { return dtype_; }
   NativeStream stream() const { return {stream_.native()}; }
 
-  /// At plan time: allocates device memory for `count` activations.
+  /// Allocates device memory for `count` activations. Call during setup, not in a step.
   DeviceMemory activations(std::size_t count) {
     return device_.allocate(count * size_of(dtype_), MemoryKind::kDevice);
   }
-  /// At plan time: allocates device memory for `count` float32 numbers.
+  /// Allocates device memory for `count` float32 numbers. Call during setup, not in a step.
   DeviceMemory floats(std::size_t count) {
     return device_.allocate(count * sizeof(float), MemoryKind::kDevice);
   }
 
-  /// At plan time: makes room for `count` float32 numbers in the scratch memory. Layers share it,
-  /// so the next layer overwrites its contents.
+  /// Makes the scratch memory at least `count` float32 numbers large. Call during setup, not in a
+  /// step. All layers share this memory, so each layer overwrites what the layer before wrote.
   void reserve_scratch(std::size_t count) {
     if (count * sizeof(float) > scratch_.bytes()) scratch_ = floats(count);
   }

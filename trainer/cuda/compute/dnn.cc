@@ -18,7 +18,7 @@ cudnnDataType_t dnn_type(DType dtype) {
   return CUDNN_DATA_FLOAT;
 }
 
-// [images, height, width, channels], contiguous.
+// Makes the descriptor of a contiguous tensor [images, height, width, channels].
 TensorDescriptor make_images(DType dtype, std::size_t images, std::size_t height, std::size_t width,
                              std::size_t channels) {
   cudnnTensorDescriptor_t descriptor = nullptr;
@@ -31,7 +31,7 @@ TensorDescriptor make_images(DType dtype, std::size_t images, std::size_t height
   return handle;
 }
 
-// [outputs, kernel, kernel, inputs], contiguous.
+// Makes the descriptor of a contiguous filter [outputs, kernel, kernel, inputs].
 FilterDescriptor make_filter(DType dtype, std::size_t outputs, std::size_t kernel,
                              std::size_t inputs) {
   cudnnFilterDescriptor_t descriptor = nullptr;
@@ -44,7 +44,7 @@ FilterDescriptor make_filter(DType dtype, std::size_t outputs, std::size_t kerne
   return handle;
 }
 
-// Stride 1, no padding, not mirrored; accumulates in float32.
+// Makes the descriptor of a convolution with stride 1, no padding and float32 accumulation.
 ConvolutionDescriptor make_convolution(DType dtype) {
   const cudnnMathType_t math = is_16bit_float(dtype) ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH;
   cudnnConvolutionDescriptor_t descriptor = nullptr;
@@ -57,8 +57,8 @@ ConvolutionDescriptor make_convolution(DType dtype) {
   return handle;
 }
 
-// The maximum of each 2 x 2 window. Deterministic: among equal values, the gradient goes to the
-// same one in every run.
+// Makes the descriptor of 2 x 2 max pooling. It is deterministic: among equal values, the same one
+// gets the gradient in every run.
 PoolingDescriptor make_max_pooling() {
   cudnnPoolingDescriptor_t descriptor = nullptr;
   check_dnn(cudnnCreatePoolingDescriptor(&descriptor), "cudnnCreatePoolingDescriptor");
@@ -69,14 +69,14 @@ PoolingDescriptor make_max_pooling() {
   return handle;
 }
 
-// Factors of cuDNN's results and of existing values, passed by address.
+// Factors of results and of existing values; cuDNN takes them by address.
 constexpr float kOne = 1.0f;
 constexpr float kZero = 0.0f;
 
 constexpr std::size_t kWorkspaceLimit = std::size_t{512} << 20;
 
-// Returns the first suitable algorithm among those that cuDNN offers, fastest first. Reserves its
-// workspace and sets the arithmetic in `convolution`, except for float32, where the caller decides.
+// Returns the first suitable algorithm of `offers`, which are sorted by speed. Reserves its
+// workspace and, for 16-bit dtypes, sets its arithmetic in `convolution`.
 template <typename Offers>
 auto choose(Dnn& dnn, DType dtype, const Offers& offers, int count,
             const ConvolutionDescriptor& convolution, const char* what) {

@@ -12,10 +12,10 @@
 
 namespace kolo::trainer::cuda {
 
-/// Throws KoloError with cuDNN's text unless the call succeeded.
+/// Throws KoloError with cuDNN's text if `status` is an error.
 void check_dnn(cudnnStatus_t status, std::string_view call);
 
-/// A handle of cuDNN, which `kDestroy` closes.
+/// How UniqueHandle closes a cuDNN handle: with `kDestroy`.
 template <typename Handle, auto kDestroy>
 struct DnnTraits {
   using Value = Handle;
@@ -34,18 +34,18 @@ using ConvolutionDescriptor =
 using PoolingDescriptor =
     UniqueHandle<DnnTraits<cudnnPoolingDescriptor_t, cudnnDestroyPoolingDescriptor>>;
 
-/// cuDNN on one stream, with a workspace that its operations share. Opened at the first use, so
-/// that models without images do not load it.
+/// cuDNN on one stream, with a workspace that its operations share. It is opened at its first use,
+/// so models without images do not load the library.
 ///
-/// Threads: one. `device` and `stream` outlive it.
+/// Threads: one. `device` and `stream` outlive this object.
 class Dnn {
  public:
   Dnn(kolo::Device& device, Stream& stream) : device_(device), stream_(stream) {}
 
-  /// Errors: KoloError with cuDNN's text.
+  /// The handle of the library, opened at the first call. Errors: KoloError with cuDNN's text.
   cudnnHandle_t handle();
 
-  /// At plan time: gives the workspace at least `bytes`.
+  /// Makes the workspace at least `bytes` bytes large. Call during setup, not in a step.
   void reserve(std::size_t bytes);
   void* workspace() const { return workspace_.data(); }
   std::size_t workspace_bytes() const { return workspace_.bytes(); }
@@ -61,24 +61,24 @@ struct ConvolutionShape {
   std::size_t images;
   std::size_t height;
   std::size_t width;
-  std::size_t input_channels;  ///< A multiple of kChannelMultiple, as is output_channels.
+  std::size_t input_channels;  ///< A multiple of kChannelMultiple, like output_channels.
   std::size_t output_channels;
   std::size_t kernel;
 };
 
-/// cuDNN's matrix units take channels in groups of this size. A layer pads its input channels with
-/// zeros to a multiple; output channels must be a multiple, because the next layer reads them.
+/// cuDNN's matrix units process channels in groups of this size. A layer pads its input channels
+/// with zeros to a multiple. Output channels must be a multiple, because the next layer reads them.
 inline constexpr std::size_t kChannelMultiple = 8;
 
-/// Convolution of NHWC images by cuDNN: stride 1, no padding, accumulated in float32. Uses the
-/// algorithm that cuDNN expects to be fastest among those that are deterministic and whose
-/// workspace fits.
+/// Convolution of NHWC images by cuDNN with stride 1 and without padding, accumulated in float32.
+/// It uses the algorithm that cuDNN expects to be fastest, among those that are deterministic and
+/// whose workspace fits.
 ///
-/// Shape:   x [images, height, width, input_channels], filter [output_channels, kernel, kernel,
-///          input_channels], y [images, height - kernel + 1, width - kernel + 1, output_channels],
-///          all of `dtype` in device memory, aligned to 16 bytes; results are overwritten.
+/// Shape:   x is [images, height, width, input_channels], filter [output_channels, kernel, kernel,
+///          input_channels], y [images, height - kernel + 1, width - kernel + 1, output_channels];
+///          all are of `dtype` in device memory, aligned to 16 bytes. Results are overwritten.
 /// Threads: one. Stream: that of `dnn`, which outlives it.
-/// Errors:  KoloError with cuDNN's text, or if cuDNN has no such algorithm.
+/// Errors:  KoloError with cuDNN's text, or if cuDNN has no suitable algorithm.
 class Convolution {
  public:
   Convolution(Dnn& dnn, DType dtype, const ConvolutionShape& shape);
@@ -104,11 +104,11 @@ struct PoolingShape {
   std::size_t channels;
 };
 
-/// The largest value of each 2 x 2 window of NHWC images by cuDNN; a last odd row or column is
-/// dropped.
+/// Max pooling of NHWC images by cuDNN: the largest value of each 2 x 2 window. An odd last row or
+/// column is dropped.
 ///
-/// Shape:   x [images, height, width, channels], y [images, height / 2, width / 2, channels], both
-///          of `dtype` in device memory; backward reads both from the forward pass.
+/// Shape:   x is [images, height, width, channels], y [images, height / 2, width / 2, channels],
+///          both of `dtype` in device memory. `backward` reads x and y of the forward pass.
 /// Threads: one. Stream: that of `dnn`, which outlives it. Errors: KoloError with cuDNN's text.
 class MaxPooling {
  public:

@@ -8,8 +8,8 @@ namespace {
 
 constexpr int kWarps = 8;
 
-// Each warp sums every kWarps-th part of 32 neighbouring columns; then the first warp sums over the
-// warps.
+// Each warp sums every kWarps-th part of 32 neighbouring columns. Then the first warp adds up the
+// sums of all warps.
 __global__ void fold_kernel(const float* partials, std::size_t parts, std::size_t stride,
                             std::size_t width, bool adds, float* into) {
   __shared__ float sums[kWarps][kWarpSize];
@@ -25,7 +25,7 @@ __global__ void fold_kernel(const float* partials, std::size_t parts, std::size_
   into[column] = adds ? into[column] + sum : sum;
 }
 
-// Block (x, y) sums columns [x · 32 N, …) of row slice y; warp w takes every kWarps-th row.
+// Block (x, y) sums columns [x · 32 N, …) over row slice y; warp w takes every kWarps-th row.
 template <typename T, int N>
 __global__ void sum_columns_kernel(const T* matrix, std::size_t rows, std::size_t width,
                                    float* partials) {

@@ -11,8 +11,9 @@ namespace kolo::trainer::cuda {
 
 enum class FoldInto { kOverwrite, kAdd };
 
-/// into[c] (+)= sum over parts p of partials[p · stride + c], c < width: the second pass of sums
-/// whose first pass left one partial sum per block. The order depends on `parts` alone.
+/// Sums partial sums: into[c] = sum over parts p of partials[p · stride + c] for c < width; with
+/// kAdd, the sum is added to into[c]. This is the second pass of sums whose first pass writes a
+/// partial sum per block. The order of additions depends only on `parts`.
 struct Fold {
   const float* partials;
   std::size_t parts;
@@ -24,11 +25,11 @@ struct Fold {
 
 void fold(NativeStream stream, const Fold& fold);
 
-/// into[c] = sum over rows r of matrix[r, c], in float32 and in an order that depends on the shape
-/// alone. Two launches.
+/// Sums columns: into[c] = sum over rows r of matrix[r, c], in float32 and in an order that depends
+/// only on the shape. Two launches.
 ///
-/// Shape: matrix [rows, width] of `dtype`, aligned to 16 bytes; partials [column_sum_parts(rows),
-///        width]; into [width].
+/// Shape: matrix is [rows, width] of `dtype`, aligned to 16 bytes; partials
+///        [column_sum_parts(rows), width]; into [width].
 struct ColumnSums {
   const void* matrix;
   DType dtype;
@@ -38,7 +39,7 @@ struct ColumnSums {
   float* into;
 };
 
-/// Number of slices of rows that are summed in parallel.
+/// The number of slices of rows that are summed in parallel.
 inline std::size_t column_sum_parts(std::size_t rows) {
   constexpr std::size_t kRowsPerPart = 64;
   constexpr std::size_t kMostParts = 128;

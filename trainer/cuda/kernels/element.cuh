@@ -13,7 +13,7 @@
 
 namespace kolo::trainer::cuda {
 
-// Elements of the three activation dtypes, alone and in packs of 16 bytes.
+// These functions convert elements of the three activation dtypes, alone and in packs of 16 bytes.
 
 __device__ inline float widen(float value) { return value; }
 __device__ inline float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
@@ -30,13 +30,13 @@ __device__ inline T round_to(float value) {
   }
 }
 
-/// N elements that one instruction loads or stores, or several if they exceed 16 bytes.
+/// N elements, loaded or stored by one instruction, or by several if they exceed 16 bytes.
 template <typename T, int N>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
   T values[N];
 };
 
-/// Elements of T in 16 bytes.
+/// Number of elements of T in 16 bytes.
 template <typename T>
 inline constexpr int kPackSize = 16 / static_cast<int>(sizeof(T));
 
@@ -55,7 +55,7 @@ __device__ inline void store(const float (&from)[N], T* into) {
   *reinterpret_cast<Pack<T, N>*>(into) = pack;
 }
 
-/// Calls `body(T{})` with the element type of `dtype`.
+/// Calls `body(T{})`, where T is the element type of `dtype`.
 template <typename Body>
 void visit_element(DType dtype, Body&& body) {
   check(dtype == DType::kFloat32 || is_16bit_float(dtype), "a dtype of activations");
@@ -64,8 +64,8 @@ void visit_element(DType dtype, Body&& body) {
   std::forward<Body>(body)(__half{});
 }
 
-/// Calls `body(T{}, integral_constant<N>)`: packs of 16 bytes if rows of `width` elements consist
-/// of whole packs, else single elements.
+/// Calls `body(T{}, integral_constant<N>)`, where N is the number of elements of a pack: 16 bytes
+/// if rows of `width` elements consist of whole packs, otherwise 1 element.
 template <typename Body>
 void visit_packed(DType dtype, std::size_t width, Body&& body) {
   visit_element(dtype, [&](auto element) {
@@ -89,13 +89,13 @@ T* as(void* data) {
 
 inline cudaStream_t native(NativeStream stream) { return static_cast<cudaStream_t>(stream.handle); }
 
-// Reductions in an order that depends only on shapes, so that every run gives the same bits.
+// These reductions have an order that depends only on shapes, so every run gives the same bits.
 
 inline constexpr int kWarpSize = 32;
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
 
-/// Sum over a warp, bitwise equal in all lanes: both sides of a butterfly add the same two values,
-/// and addition is commutative.
+/// The sum over a warp, with equal bits in all lanes: both lanes of an exchange add the same two
+/// values, and addition is commutative.
 template <typename T>
 __device__ inline T warp_sum(T value) {
 #pragma unroll
@@ -113,7 +113,7 @@ __device__ inline float warp_max(float value) {
   return value;
 }
 
-/// Sum over a block of kThreads, in thread 0 only. `scratch` holds kThreads / 32 values.
+/// The sum over a block of kThreads, valid in thread 0 only. `scratch` holds kThreads / 32 values.
 template <int kThreads, typename T>
 __device__ inline T block_sum(T value, T* scratch) {
   value = warp_sum(value);

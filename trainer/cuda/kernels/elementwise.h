@@ -12,13 +12,13 @@ namespace kolo::trainer::cuda {
 
 enum class Activation : std::uint8_t { kNone, kRelu, kGelu };
 
-// The tanh approximation of GELU as trainer/kernels computes it: with
+// The tanh approximation of GELU, as trainer/kernels computes it. With
 // u = sqrt(2/pi) (x + 0.044715 x^3) and s = 1 / (1 + exp(-2u)),
 //   gelu(x) = x s,   gelu'(x) = s + x s (1 - s) 2 du/dx.
 
 KOLO_HOST_DEVICE inline float gelu_sigmoid(float x) {
   const float twice_u = 1.5957691216f * x * (1.0f + 0.044715f * x * x);
-  return 1.0f / (1.0f + expf(-fmaxf(twice_u, -80.0f)));  // beyond, exp would overflow
+  return 1.0f / (1.0f + expf(-fmaxf(twice_u, -80.0f)));  // keeps exp from overflowing
 }
 
 KOLO_HOST_DEVICE inline float activate(Activation activation, float x) {
@@ -27,7 +27,7 @@ KOLO_HOST_DEVICE inline float activate(Activation activation, float x) {
   return x;
 }
 
-/// Derivative of `activate` at x.
+/// The derivative of `activate` at x.
 KOLO_HOST_DEVICE inline float slope(Activation activation, float x) {
   if (activation == Activation::kRelu) return x > 0.0f ? 1.0f : 0.0f;
   if (activation == Activation::kNone) return 1.0f;
@@ -36,11 +36,11 @@ KOLO_HOST_DEVICE inline float slope(Activation activation, float x) {
   return s + x * s * (1.0f - s) * twice_du;
 }
 
-/// v = x + bias (of each row), before = v, y = activation(v): follows a product whose epilogue
-/// cannot do this.
+/// Computes v = x + bias for each row, before = v, and y = activation(v). It follows a product
+/// whose epilogue cannot do this.
 ///
-/// Shape: x, before and y are [rows, width] of `dtype`, aligned to 16 bytes; any two of them may be
-///        the same memory. `bias` [width] may be null for none, and `before` if it is not needed.
+/// Shape: x, before and y are [rows, width] of `dtype`, aligned to 16 bytes; any two may be the
+///        same memory. `bias` is [width], or null for none; `before` is null if it is not needed.
 struct BiasActivation {
   Activation activation;
   DType dtype;
@@ -54,19 +54,19 @@ struct BiasActivation {
 
 void bias_activation(NativeStream stream, const BiasActivation& step);
 
-/// gradient *= activation'(before), element by element.
+/// Multiplies `gradient` by activation'(before), element by element.
 void activation_backward(NativeStream stream, Activation activation, DType dtype,
                          const void* before, std::size_t count, void* gradient);
 
 /// Rounds `count` float32 values to `dtype`, to nearest with ties to even.
 ///
-/// Shape:  device memory aligned to 16 bytes. Bits: as the reference, except for NaNs in 16 bits.
+/// Shape:  device memory aligned to 16 bytes. Bits: equal to the reference, except for 16-bit NaNs.
 void cast(NativeStream stream, const float* from, std::size_t count, DType dtype, void* into);
 
-/// Grey pixels to elements of `dtype`: channel 0 is table[byte], the padding channels are zero.
+/// Converts grey pixels to elements of `dtype`: channel 0 is table[byte], other channels are zero.
 ///
-/// Shape:  bytes [count], table [256], into [count, channels].
-/// Bits:   as the reference, except for NaNs in 16 bits.
+/// Shape:  bytes is [count], table [256], into [count, channels].
+/// Bits:   equal to the reference, except for 16-bit NaNs.
 struct PixelCast {
   const std::uint8_t* bytes;
   const float* table;

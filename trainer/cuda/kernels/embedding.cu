@@ -36,8 +36,8 @@ __global__ void position_gradient_kernel(std::size_t sequences, std::size_t coun
   dposition[i] = sum;
 }
 
-// Block (columns, token, part) scans the bytes of its part, one tile at a time in shared memory,
-// and sums the rows of its token in order.
+// Block (columns, token, part) scans the bytes of its part, a tile at a time in shared memory, and
+// sums the gradient rows of its token in order.
 template <typename T>
 __global__ void token_gradient_kernel(std::size_t rows, std::size_t width,
                                       const std::uint8_t* bytes, const T* dy, float* partials) {

@@ -10,13 +10,13 @@
 
 namespace kolo::trainer::cuda {
 
-/// Rows of the token table: one per byte value.
+/// Number of rows of the token table, one per value of a byte.
 inline constexpr std::size_t kTokens = 256;
 
-/// y[row] = token[bytes[row]] + position[row % length], added in float32.
+/// Computes y[row] = token[bytes[row]] + position[row % length], in float32.
 ///
-/// Shape: bytes [rows], token [256, width], position [length, width], y [rows, width] of `dtype`;
-///        the tables and y aligned to 16 bytes.
+/// Shape: bytes is [rows], token [256, width], position [length, width], y [rows, width] of
+///        `dtype`. The tables and y are aligned to 16 bytes.
 struct EmbeddingForward {
   DType dtype;
   std::size_t rows;
@@ -30,11 +30,12 @@ struct EmbeddingForward {
 
 void embed(NativeStream stream, const EmbeddingForward& step);
 
-/// Gradients of both tables. `dposition` is overwritten; `dtoken` already holds the gradient from
-/// another layer, and this one is added. No atomics: each slice of rows leaves a partial sum per
-/// token, in row order, and `fold` adds the slices in order. Three launches.
+/// Computes the gradients of both tables. `dposition` is overwritten; `dtoken` already holds the
+/// gradient from another layer, to which this gradient is added. There are no atomics: each slice
+/// of rows writes a partial sum per token, in row order, and `fold` adds the slices in order. Three
+/// launches.
 ///
-/// Shape: dy [rows, width] of `dtype`; partials [token_parts(rows), 256, width].
+/// Shape: dy is [rows, width] of `dtype`; partials [token_parts(rows), 256, width].
 struct EmbeddingBackward {
   DType dtype;
   std::size_t rows;

@@ -7,15 +7,15 @@
 namespace kolo::trainer::cuda {
 namespace {
 
-// threadIdx is (lane, warp of the row, row of the block). A lane keeps its kLaneColumns columns of
-// a row in registers, in packs of N neighbours, so that every element is read once.
+// threadIdx is (lane, warp of the row, row of the block). A lane keeps kLaneColumns columns of a
+// row in registers, in packs of N neighbours, so that every element is read only once.
 constexpr int kWarpColumns = kWarpSize * kLaneColumns;
 constexpr int kMostThreads = kWarpSize * kMostNormWarps;
 
 template <int N>
 using Columns = float[kLaneColumns / N][N];
 
-/// Calls body(pack, column of its first element) for the lane's packs within the row.
+/// Calls body(pack, column of the pack's first element) for the lane's packs within the row.
 template <int N, typename Body>
 __device__ void for_packs(std::size_t width, Body&& body) {
 #pragma unroll
@@ -26,8 +26,8 @@ __device__ void for_packs(std::size_t width, Body&& body) {
   }
 }
 
-/// Sums over the warps of each row, for all rows of the block. `scratch` is [warps of the
-/// block][kCount]; no thread has used it since the last barrier.
+/// Sums `values` over the warps of each row, for all rows of the block. `scratch` is [warps of the
+/// block][kCount]. Before: no thread has used it since the last barrier.
 template <int kCount>
 __device__ void row_sums(float (&values)[kCount], float* scratch) {
 #pragma unroll
@@ -51,7 +51,8 @@ __global__ void __launch_bounds__(kMostThreads)
                       const float* bias, T* y, float* mean_out, float* rstd_out) {
   __shared__ float scratch[2][kMostNormWarps];
   const std::size_t row = static_cast<std::size_t>(blockIdx.x) * blockDim.z + threadIdx.z;
-  const std::size_t columns = row < rows ? width : 0;  // all threads must reach the barriers
+  const std::size_t columns = row < rows ? width : 0;  // 0 for threads without a row, which must
+                                                       // still reach the barriers
   const float scale = 1.0f / static_cast<float>(width);
   Columns<N> v;
   float sum[1] = {};
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(kMostThreads) layer_norm_backward_kernel(Layer
     const float mean = columns > 0 ? s.mean[row] : 0.0f;
     const float rstd = columns > 0 ? s.rstd[row] : 0.0f;
     Columns<N> n, dy;
-    float sums[2] = {};  // of g, and of g n
+    float sums[2] = {};  // sums of g and of g · n
     for_packs<N>(columns, [&](int p, std::size_t c) {
       load(static_cast<const T*>(s.dy) + row * s.width + c, dy[p]);
       load(static_cast<const T*>(s.x) + row * s.width + c, n[p]);
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(kMostThreads) layer_norm_backward_kernel(Layer
         sums[1] = fmaf(g, n[p][i], sums[1]);
       }
     });
-    row_sums(sums, scratch[turn]);  // alternating scratch: one barrier per row suffices
+    row_sums(sums, scratch[turn]);  // with alternating scratch, one barrier per row suffices
     const float average = scale * sums[0];
     const float along = scale * sums[1];
     for_packs<N>(columns, [&](int p, std::size_t c) {

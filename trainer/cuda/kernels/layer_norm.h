@@ -10,11 +10,11 @@
 
 namespace kolo::trainer::cuda {
 
-/// Layer norm of each row as trainer/kernels/kernels.h defines it, in float32; a few warps share a
-/// row.
+/// Computes the layer norm of each row, as defined in trainer/kernels/kernels.h, in float32. One or
+/// more warps share a row.
 ///
-/// Shape: x and y are [rows, width] of `dtype`, aligned to 16 bytes; gain and bias are [width],
-///        aligned to 16 bytes, mean and rstd [rows].
+/// Shape: x and y are [rows, width] of `dtype`; gain and bias are [width]; all are aligned to 16
+///        bytes. mean and rstd are [rows].
 /// Source: Ba, Kiros and Hinton, "Layer Normalization", 2016.
 struct LayerNormForward {
   DType dtype;
@@ -30,12 +30,13 @@ struct LayerNormForward {
 
 void layer_norm(NativeStream stream, const LayerNormForward& step);
 
-/// Gradients of layer norm: dx = residual + d(norm), where residual is the gradient that bypasses
-/// the norm; dgain and dbias are overwritten. Three launches: lanes keep the parameter gradients of
-/// their columns, a block writes one partial sum, and `fold` adds the blocks in order.
+/// Computes the gradients of layer norm: dx = residual + d(norm), where `residual` is the gradient
+/// that bypasses the norm. dgain and dbias are overwritten. Three launches: each lane adds up the
+/// parameter gradients of its columns, each block writes one partial sum, and `fold` adds the
+/// blocks in order.
 ///
-/// Shape:  dy, x, residual and dx as x above; `residual` may be null, and may be `dx`; partials
-///         [plan.blocks, 2, width], aligned to 16 bytes.
+/// Shape:  dy, x, residual and dx are like x in LayerNormForward; `residual` may be null, and may
+///         be `dx`. partials is [plan.blocks, 2, width], aligned to 16 bytes.
 struct LayerNormBackward {
   DType dtype;
   std::size_t rows;
@@ -52,20 +53,20 @@ struct LayerNormBackward {
   float* dbias;
 };
 
-/// Columns of a row that a lane keeps in registers: a pack of the 16-bit dtypes.
+/// Number of columns of a row that a lane keeps in registers: 16 bytes of a 16-bit dtype.
 inline constexpr int kLaneColumns = 8;
-inline constexpr int kMostNormWarps = 24;  ///< Per block.
+inline constexpr int kMostNormWarps = 24;  ///< Largest number of warps per block.
 
-/// Distribution of rows over warps and blocks. Depends only on the shape.
+/// How rows are distributed over warps and blocks. It depends only on the shape.
 struct LayerNormPlan {
-  std::size_t warps;  ///< Warps that share a row.
-  std::size_t rows;   ///< Rows that a block processes at a time.
-  std::size_t
-      blocks;  ///< Backward, where block b begins with rows b · rows, (b + blocks) · rows, ...
-  std::size_t partials;  ///< Float count of the partial sums.
+  std::size_t warps;     ///< Number of warps that share a row.
+  std::size_t rows;      ///< Number of rows that a block processes at a time.
+  std::size_t blocks;    ///< Number of blocks of the backward pass.
+  std::size_t partials;  ///< Number of floats of all partial sums.
 };
 
-/// Errors: UsageError when a row is wider than the registers of a block: 6144 columns.
+/// Plans layer norm for a shape. Errors: UsageError if a row has more columns than the registers of
+/// a block hold: 6144.
 inline LayerNormPlan plan_layer_norm(std::size_t rows, std::size_t width) {
   constexpr std::size_t kWarpsOfNarrowRows = 12;  // per block: 4 rows of 768 columns
   constexpr std::size_t kMostRows = 8;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Copies do not interpret values, so an element is a unit of 2, 4 or 16 bytes.
+// Copies do not interpret values, so these kernels move units of 2, 4 or 16 bytes.
 template <typename Unit>
 __global__ void split_kernel(HeadShape shape, const Unit* joined, Unit* split) {
   const std::size_t i = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -23,7 +23,7 @@ __global__ void join_kernel(HeadShape shape, const Unit* split, Unit* joined) {
   if (i < shape.count()) joined[shape.joined_index(i)] = split[i];
 }
 
-// Calls body(Unit{}, shape in units).
+// Calls body(Unit{}, shape in units) with the largest unit that divides a head's row.
 template <typename Body>
 void visit_unit(DType dtype, HeadShape shape, Body&& body) {
   const std::size_t head_bytes = shape.head_width * size_of(dtype);

@@ -8,13 +8,13 @@
 
 namespace kolo::trainer::cuda {
 
-/// Two layouts of the same elements: joined as for linear layers, and split with each head's matrix
-/// in one piece, so that products of all heads are one batch with a constant stride.
+/// Two layouts of the same elements. Linear layers use the joined layout. In the split layout, each
+/// head's matrix is contiguous, so that products of all heads are one batch with a constant stride.
 ///
 ///     joined [sequences · length, parts · heads · head_width]
 ///     split  [parts, sequences · heads, length, head_width]
 ///
-/// Three parts are query, key and value; one part is the output of attention.
+/// Query, key and value are three parts; the output of attention is one part.
 struct HeadShape {
   std::size_t parts;
   std::size_t sequences;
@@ -26,7 +26,7 @@ struct HeadShape {
     return parts * sequences * length * heads * head_width;
   }
 
-  /// Index in `joined` of element `index` of `split`.
+  /// The index in the joined layout of element `index` of the split layout.
   KOLO_HOST_DEVICE constexpr std::size_t joined_index(std::size_t index) const {
     const std::size_t column = index % head_width;
     index /= head_width;
@@ -41,14 +41,15 @@ struct HeadShape {
   }
 };
 
-/// Shape: both aligned to 16 bytes, elements of `dtype`. Bits: exact copies.
+/// These copy elements of `dtype` from one layout to the other. Both arrays are aligned to 16
+/// bytes.
 void split_heads(NativeStream stream, DType dtype, const HeadShape& shape, const void* joined,
                  void* split);
 void join_heads(NativeStream stream, DType dtype, const HeadShape& shape, const void* split,
                 void* joined);
 
-/// Two layouts of a convolution's weights: the parameter's, and cuDNN's for NHWC images, whose
-/// input channels are padded with zeros.
+/// Two layouts of a convolution's weights: that of the parameter, and cuDNN's packed layout for
+/// NHWC images, whose input channels are padded with zeros.
 ///
 ///     parameter [outputs, inputs, kernel, kernel] float32
 ///     packed    [outputs, kernel, kernel, padded_inputs] of a dtype of activations
@@ -56,7 +57,7 @@ struct FilterShape {
   std::size_t outputs;
   std::size_t inputs;
   std::size_t padded_inputs;
-  std::size_t kernel;  ///< Height and width.
+  std::size_t kernel;  ///< Height and width of a kernel.
 
   KOLO_HOST_DEVICE constexpr std::size_t parameter_count() const {
     return outputs * inputs * kernel * kernel;
@@ -67,7 +68,7 @@ struct FilterShape {
   KOLO_HOST_DEVICE constexpr std::size_t input_of(std::size_t packed) const {
     return packed % padded_inputs;
   }
-  /// Index in the parameter of packed element `packed`, whose input channel is not padding.
+  /// The index in the parameter of packed element `packed`, whose input channel is not padding.
   KOLO_HOST_DEVICE constexpr std::size_t parameter_index(std::size_t packed) const {
     const std::size_t place = packed / padded_inputs % (kernel * kernel);
     const std::size_t output = packed / padded_inputs / (kernel * kernel);
@@ -75,10 +76,10 @@ struct FilterShape {
   }
 };
 
-/// Bits: as the reference, except for NaNs in 16 bits.
+/// Converts a parameter to the packed layout. Bits: equal to the reference, except for 16-bit NaNs.
 void pack_filter(NativeStream stream, const FilterShape& shape, const float* parameter, DType dtype,
                  void* packed);
-/// For gradients: drops the padding.
+/// Converts a packed gradient to the layout of the parameter, without padding.
 void unpack_filter(NativeStream stream, const FilterShape& shape, DType dtype, const void* packed,
                    float* parameter);
 

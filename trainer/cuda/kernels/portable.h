@@ -1,6 +1,6 @@
 #pragma once
 
-/// Marks functions that kernels share with their references, so that both compute with one formula.
+/// Marks functions that kernels and their references on the processor share.
 #ifdef __CUDACC__
 #define KOLO_HOST_DEVICE __host__ __device__
 #else

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kWarps = 4;
 
-// A pack that begins at or before the diagonal is read whole and masked; later ones are not read.
+// A pack that begins at or before the diagonal is read whole and masked; later packs are not read.
 template <typename T, int N>
 __global__ void causal_softmax_kernel(std::size_t rows, std::size_t length, T* scores) {
   const std::size_t r = static_cast<std::size_t>(blockIdx.x) * kWarps + threadIdx.y;
@@ -76,7 +76,7 @@ __global__ void causal_softmax_backward_kernel(std::size_t rows, std::size_t len
 
 constexpr int kTotalThreads = 256;
 
-// One warp per row.
+// Each warp computes loss and gradient of one row.
 template <typename T>
 __global__ void cross_entropy_kernel(std::size_t rows, std::size_t classes, const float* logits,
                                      const std::uint8_t* targets, const BatchHeader* header,
@@ -91,7 +91,7 @@ __global__ void cross_entropy_kernel(std::size_t rows, std::size_t classes, cons
   for (std::size_t c = threadIdx.x; c < classes; c += kWarpSize) top = fmaxf(top, row[c]);
   top = warp_max(top);
   float sum = 0.0f;
-  bool is_beaten = false;  // whether an equal logit precedes the target
+  bool is_beaten = false;  // whether an equal logit comes before the target's
   for (std::size_t c = threadIdx.x; c < classes; c += kWarpSize) {
     sum += expf(row[c] - top);
     is_beaten |= c < target && row[c] == top;
@@ -113,7 +113,8 @@ __global__ void cross_entropy_kernel(std::size_t rows, std::size_t classes, cons
   }
 }
 
-// One block: each thread sums every kTotalThreads-th row, then a tree sums the threads.
+// The only block adds up all rows: each thread sums every kTotalThreads-th row, then `block_sum`
+// adds up the threads.
 __global__ void add_totals_kernel(std::size_t rows, const float* row_results, LossTotals* totals) {
   __shared__ double scratch[2][kTotalThreads / kWarpSize];
   double loss = 0.0;

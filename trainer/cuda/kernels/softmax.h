@@ -8,10 +8,10 @@
 
 namespace kolo::trainer::cuda {
 
-/// Replaces row i of each matrix by softmax(scores[i, 0 … i]), with zeros beyond i. In place; one
-/// warp per row.
+/// Replaces row i of each matrix by softmax(scores[i, 0 … i]), with zeros after column i, in place.
+/// One warp per row.
 ///
-/// Shape: scores [matrices, length, length] of `dtype`, aligned to 16 bytes, already scaled.
+/// Shape: scores is [matrices, length, length] of `dtype`, aligned to 16 bytes, already scaled.
 struct CausalSoftmax {
   DType dtype;
   std::size_t matrices;
@@ -21,8 +21,9 @@ struct CausalSoftmax {
 
 void causal_softmax(NativeStream stream, const CausalSoftmax& step);
 
-/// Turns the gradient of the weights into the gradient of the scaled scores, in place in
-/// `gradient`: w (g - sum(g w)) up to the diagonal, zero beyond it.
+/// Computes the backward pass of CausalSoftmax in place. `gradient` is first the gradient g of the
+/// weights w, then that of the scaled scores: w · (g - sum(g · w)) up to the diagonal, zero after
+/// it.
 struct CausalSoftmaxBackward {
   DType dtype;
   std::size_t matrices;
@@ -33,26 +34,27 @@ struct CausalSoftmaxBackward {
 
 void causal_softmax_backward(NativeStream stream, const CausalSoftmaxBackward& step);
 
-/// Values that change from step to step, read by the device so that a recorded graph stays valid.
+/// Values that change from step to step. The device reads them from memory, so that a recorded
+/// graph stays valid.
 struct BatchHeader {
   float row_weight = 1.0f;    ///< Factor of each row's gradient.
   float loss_scale = 1.0f;    ///< Factor of all gradients.
-  std::uint32_t targets = 0;  ///< Rows beyond these are padding.
+  std::uint32_t targets = 0;  ///< Number of rows with a target; other rows are padding.
   std::uint32_t padding = 0;
 };
 
-/// Sums over batches.
+/// Sums of loss and score over batches.
 struct LossTotals {
-  double loss = 0.0;     ///< Nats.
-  double correct = 0.0;  ///< Rows whose largest logit, the first of equals, is the target's.
+  double loss = 0.0;     ///< Sum of losses, in nats.
+  double correct = 0.0;  ///< Number of rows whose first largest logit is the target's.
 };
 
-/// Softmax cross-entropy of logits: writes the gradient,
-/// row_weight · loss_scale · (softmax - onehot), zero for padding, and adds loss and correct
-/// predictions of all rows to `totals` in row order. Two launches.
+/// Computes softmax cross-entropy. The gradient is row_weight · loss_scale · (softmax - onehot),
+/// and zero for padding. Loss and number of correct predictions of all rows are added to `totals`,
+/// in an order that depends only on the shape. Two launches.
 ///
-/// Shape: logits [rows, classes] float32; targets [header.targets]; gradient [rows, classes] of
-///        `dtype`, or null for none; row_results [rows, 2]; header and totals in device memory.
+/// Shape: logits is float32 [rows, classes]; targets [header.targets]; gradient [rows, classes] of
+///        `dtype`, or null if it is not needed; row_results [rows, 2]. All are in device memory.
 struct CrossEntropy {
   DType dtype;
   std::size_t rows;

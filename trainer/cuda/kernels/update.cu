@@ -7,9 +7,9 @@ namespace kolo::trainer::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPack = 4;  // in float32 elements
+constexpr int kPack = 4;  // number of float32 elements
 
-// The update of one element; SGD does not use `second`.
+// These update one element. SGD does not use `second`.
 struct AdamWElement {
   AdamWRates rates;
   static constexpr bool kHasSecond = true;
@@ -29,7 +29,7 @@ struct SgdElement {
   }
 };
 
-// Updates N elements of the chunk, from `i` on.
+// Updates N elements of the chunk, from index `i` on.
 template <int N, typename T, typename Element>
 __device__ void update_pack(const UpdateArrays& a, const UpdateChunk& chunk, T* copy,
                             const Element& element, const UpdateDecision& decision, std::size_t i) {

@@ -10,20 +10,20 @@
 
 namespace kolo::trainer::cuda {
 
-/// The decision about an optimizer step, made on the device before the step.
+/// The decision about an optimizer step, which the device makes before the step.
 struct UpdateDecision {
-  double gradient_norm = 0.0;     ///< Norm of all gradients times gradient_scale.
-  std::uint64_t steps = 0;        ///< Number of updates, not counting skipped ones.
+  double gradient_norm = 0.0;     ///< Norm of all gradients, times gradient_scale.
+  std::uint64_t steps = 0;        ///< Number of updates that were not skipped.
   float gradient_factor = 0.0f;   ///< Product of gradient_scale and the clipping factor.
-  float bias_correction1 = 0.0f;  ///< AdamW: 1 / (1 - beta1^steps)
+  float bias_correction1 = 0.0f;  ///< For AdamW: 1 / (1 - beta1^steps).
   float bias_correction2 = 0.0f;
   std::uint32_t is_skipped = 0;
 };
 
 struct DecisionRule {
   float gradient_scale;
-  double clip_norm;  ///< 0: none.
-  float beta1;       ///< 0 without moments.
+  double clip_norm;  ///< Limit of the norm; 0: no limit.
+  float beta1;       ///< Decay of the first moment; unused by SGD.
   float beta2;
 };
 
@@ -56,8 +56,8 @@ struct AdamWRates {
   float weight_decay;
 };
 
-/// Updates one element, with the roundings of trainer/kernels/vector.cc on a processor with fused
-/// multiply-add.
+/// Updates one element, with the same roundings as trainer/kernels/vector.cc on a processor with
+/// fused multiply-add.
 KOLO_HOST_DEVICE inline void adamw_element(const AdamWRates& rates, const UpdateDecision& decision,
                                            float weight_decay, float gradient, float& m, float& v,
                                            float& value) {
@@ -83,17 +83,17 @@ KOLO_HOST_DEVICE inline void sgd_element(const SgdRates& rates, const UpdateDeci
   value = fmaf(-velocity, rates.lr, value);
 }
 
-/// A piece of one parameter, updated by one block. Plain data in device memory.
+/// A piece of one parameter that one block updates. It is plain data in device memory.
 struct UpdateChunk {
-  const float* gradient = nullptr;  ///< Address of the piece's first element.
-  std::uint64_t offset = 0;         ///< Index of that element in the arrays of all parameters.
+  const float* gradient = nullptr;  ///< Address of the gradient of the piece's first element.
+  std::uint64_t offset = 0;         ///< Index of the first element in the arrays of all parameters.
   std::uint32_t count = 0;
-  std::uint32_t decays = 0;  ///< Whether weight_decay applies.
+  std::uint32_t decays = 0;  ///< 1 if weight decay applies, otherwise 0.
 };
 
-/// Elements of a full chunk. Chunks begin at multiples of this within their parameter. If
-/// parameters and gradients are aligned to 16 bytes, then all accesses are, except for the last few
-/// elements.
+/// Number of elements of a full chunk. Chunks begin at multiples of it within their parameter. If
+/// parameters and gradients are aligned to 16 bytes, all accesses except those to the last elements
+/// are aligned, too.
 inline constexpr std::size_t kUpdateChunk = 8192;
 
 /// The arrays of all parameters on the device, and their chunks.
@@ -101,23 +101,23 @@ struct UpdateArrays {
   const UpdateChunk* chunks;
   std::size_t chunk_count;
   float* values;
-  float* first;   ///< AdamW: first moment. SGD: velocity.
-  float* second;  ///< AdamW: second moment. SGD: null.
+  float* first;   ///< First moment of AdamW, or velocity of SGD.
+  float* second;  ///< Second moment of AdamW; null for SGD.
   DType copy_dtype;
-  void* copy;  ///< values rounded to copy_dtype; null for none.
+  void* copy;  ///< Values rounded to copy_dtype; null if there is no copy.
 };
 
-/// Computes the sum of the squares of all gradients in a fixed order, float32 within a thread's 32
-/// elements and float64 between threads, then `decide`. Two launches.
+/// Computes the sum of squares of all gradients in a fixed order, in float32 for the 32 elements of
+/// a thread and in float64 across threads. Then it decides with `decide`. Two launches.
 ///
-/// Shape: partials [chunk_count] and `decision` in device memory.
+/// Shape: partials is [chunk_count]; both results are in device memory.
 void decide_update(NativeStream stream, const UpdateArrays& arrays, const DecisionRule& rule,
                    double* partials, UpdateDecision* decision);
 
-/// One launch over all parameters; nothing changes if the decision is to skip. 30 bytes of memory
-/// traffic per parameter for AdamW with a 16-bit copy.
+/// These update all parameters in one launch, unless the decision is to skip. AdamW with a 16-bit
+/// copy reads and writes 30 bytes per parameter.
 ///
-/// Bits: as the reference, except for NaNs in 16 bits.
+/// Bits: equal to the reference, except for 16-bit NaNs.
 void update_adamw(NativeStream stream, const UpdateArrays& arrays, const AdamWRates& rates,
                   const UpdateDecision* decision);
 void update_sgd(NativeStream stream, const UpdateArrays& arrays, const SgdRates& rates,

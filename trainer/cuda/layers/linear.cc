@@ -29,7 +29,7 @@ Linear::Linear(Context& context, DeviceParameters& parameters, DeviceParameter& 
                   forward_shape(Epilogue::kNone));
   for_parameters_ = plan(parameter_shape(has_bias ? Epilogue::kBiasGradient : Epilogue::kNone),
                          parameter_shape(Epilogue::kNone));
-  // The derivative of ReLU follows from its result; no epilogue computes it.
+  // No epilogue computes the derivative of ReLU; a separate kernel does, from the result of ReLU.
   const bool is_relu = options.input_activation == Activation::kRelu;
   const bool is_gelu = options.input_activation == Activation::kGelu;
   for_input_ = plan(input_shape(is_gelu ? Epilogue::kGeluGradient : Epilogue::kNone),
@@ -41,7 +41,7 @@ Linear::Linear(Context& context, DeviceParameters& parameters, DeviceParameter& 
 }
 
 Linear::Product Linear::plan(const MatmulShape& fused, const MatmulShape& plain) {
-  // cuBLAS does not specify its precision of tanh, so float32 uses the trainer's own GELU.
+  // cuBLAS does not specify the precision of its tanh, so float32 uses the trainer's own GELU.
   const bool is_gelu =
       fused.epilogue == Epilogue::kBiasGelu || fused.epilogue == Epilogue::kGeluGradient;
   const bool may_fuse = !is_gelu || is_16bit_float(fused.operand);
@@ -90,7 +90,7 @@ void Linear::forward(const Forward& step) {
   const bool has_residual = step.residual != nullptr;
   const void* bias = nullptr;
   if (bias_ != nullptr) bias = result_ == DType::kFloat32 ? bias_->value : bias_->copy;
-  // If GELU is not fused, the product goes to the memory that keeps the input of GELU.
+  // If GELU is not fused, the product is written to the memory that keeps the input of GELU.
   void* const product = forward_.is_fused || step.before == nullptr ? step.y : step.before;
   context_.blas.run(*forward_.plan, {.a = step.x,
                                      .b = weight_.copy,

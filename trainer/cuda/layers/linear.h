@@ -9,15 +9,14 @@
 
 namespace kolo::trainer::cuda {
 
-/// y = activation(x · Wᵀ + b) + residual, with an activation or a residual, not both.
+/// A dense layer: y = activation(x · Wᵀ + b) or y = x · Wᵀ + b + residual.
 ///
-/// Bias, activation, its derivative and the bias gradient are fused into the products where cuBLAS
-/// supports that, and separate kernels elsewhere; the choice is made once, at construction.
+/// Bias, activation, its derivative and the bias gradient are fused with the products if cuBLAS
+/// supports that, and are separate kernels otherwise. The constructor makes this choice.
 ///
-/// Shape:   x is [rows, inputs], W is [outputs, inputs], b is [outputs], y is [rows, outputs];
-///          device memory aligned to 16 bytes, in the dtype of the context unless options say
-///          otherwise.
-/// Threads: one. Stream: the context's, which outlives it.
+/// Shape:   x is [rows, inputs], W is [outputs, inputs], b is [outputs], y is [rows, outputs]. All
+///          are in device memory, aligned to 16 bytes, and of the context's dtype.
+/// Threads: one. Stream: that of the context, which outlives this layer.
 class Linear {
  public:
   struct Options {
@@ -25,14 +24,13 @@ class Linear {
     std::size_t inputs;
     std::size_t outputs;
     Activation activation = Activation::kNone;  ///< Activation of this layer's output.
-    /// Activation of the previous layer, whose output is x: `backward_input` differentiates through
-    /// it.
+    /// Activation of the previous layer, whose derivative `backward_input` includes.
     Activation input_activation = Activation::kNone;
-    bool is_float32_result = false;  ///< For logits: y is float32.
+    bool is_float32_result = false;  ///< Whether y is float32, as for logits.
   };
 
-  /// A null `bias` means that the weight is shared with a layer that comes later in the backward
-  /// pass, adds its part to the gradient and reports it ready.
+  /// If `bias` is null, another layer shares the weight. That layer must come later in the backward
+  /// pass; it adds its part to the weight's gradient and reports the gradient ready.
   Linear(Context& context, DeviceParameters& parameters, DeviceParameter& weight,
          DeviceParameter* bias, const Options& options);
   Linear(Context& context, DeviceParameters& parameters, const std::string& name,
@@ -43,17 +41,17 @@ class Linear {
   struct Forward {
     const void* x;
     void* y;
-    /// GELU only, [rows, outputs]: receives the input of the activation.
+    /// Receives the input of the activation, [rows, outputs]; only for GELU.
     void* before = nullptr;
-    const void* residual = nullptr;  ///< [rows, outputs]; not together with an activation.
+    const void* residual = nullptr;  ///< Residual, [rows, outputs]; null if there is an activation.
   };
   void forward(const Forward& step);
 
-  /// Overwrites the gradients of weight and bias and reports them ready.
+  /// Overwrites the gradients of weight and bias, and reports them ready.
   void backward_parameters(const void* x, const void* dy);
 
-  /// Computes the gradient of x or, with an input activation, of the activation's input. `before`
-  /// is that input for GELU, or x itself for ReLU.
+  /// Computes the gradient of x or, if there is an input activation, the gradient of that
+  /// activation's input. `before` is that input for GELU, and x for ReLU.
   void backward_input(const void* dy, void* dx, const void* before = nullptr);
 
  private:
@@ -61,7 +59,7 @@ class Linear {
   MatmulShape parameter_shape(Epilogue epilogue) const;
   MatmulShape input_shape(Epilogue epilogue) const;
 
-  // A product, and whether its epilogue replaces a separate kernel.
+  // The plan of a product, and whether its epilogue replaces a separate kernel.
   struct Product {
     const Blas::Plan* plan;
     bool is_fused;

@@ -76,7 +76,7 @@ std::byte* Attention::part(const DeviceMemory& memory, std::size_t index) const 
 void Attention::forward(const void* packed, void* y) {
   const NativeStream stream = context_.stream();
   split_heads(stream, context_.dtype(), packed_, packed, split_.data());
-  // The factor is applied before rounding the result, so that float16 does not overflow.
+  // The factor is applied before the result is rounded, so that float16 does not overflow.
   multiply(scores_, part(split_, kQuery), part(split_, kKey), weights_.data(), factor_);
   causal_softmax(stream, {.dtype = context_.dtype(),
                           .matrices = matrices_,

@@ -16,29 +16,30 @@ namespace kolo::trainer::cuda {
 struct AttentionScratch {
   AttentionScratch(Context& context, const SelfAttention::Options& options);
 
-  DeviceMemory heads;            ///< [sequences · heads, length, head_width]
+  DeviceMemory heads;            ///< Output or its gradient by head, [sequences · heads, length,
+                                 ///< head_width].
   DeviceMemory split_gradients;  ///< [3, sequences · heads, length, head_width]
   DeviceMemory score_gradients;  ///< [sequences · heads, length, length]
 };
 
-/// Causal scaled dot-product attention, as in trainer/layers/attention.h. Each product is one batch
-/// over all heads.
+/// Causal scaled dot-product attention, as in trainer/layers/attention.h. Products of all heads are
+/// computed as one batch.
 ///
-/// Shape: as in that file; all of the context's dtype. `scratch` and `context` outlive it.
+/// Shape: as in that file, of the context's dtype. `scratch` and `context` outlive this layer.
 class Attention {
  public:
   Attention(Context& context, AttentionScratch& scratch, const SelfAttention::Options& options);
 
-  /// Computes `y` [rows, width] from `packed` [rows, 3 · width], which is not needed afterwards.
+  /// Computes `y`, [rows, width], from `packed`, [rows, 3 · width], which `backward` does not read.
   void forward(const void* packed, void* y);
   void backward(const void* dy, void* packed_gradient);
 
  private:
-  // One batch over all heads of products [rows, depth] by [depth, columns].
+  // The plan of products of [rows, depth] and [depth, columns] matrices, batched over all heads.
   const Blas::Plan* plan(std::size_t rows, std::size_t columns, std::size_t depth, Layout a,
                          Layout b);
   void multiply(const Blas::Plan* plan, const void* a, const void* b, void* d, float alpha = 1.0f);
-  // Query, key or value within memory that holds all three.
+  // Query, key or value in memory that holds all three.
   std::byte* part(const DeviceMemory& memory, std::size_t index) const;
 
   Context& context_;
@@ -49,12 +50,12 @@ class Attention {
   float factor_;              // 1 / sqrt(head_width)
   DeviceMemory split_;        // [3, sequences · heads, length, head_width]
   DeviceMemory weights_;      // [sequences · heads, length, length]
-  const Blas::Plan* scores_;  // also the gradient of the weights
-  const Blas::Plan* mix_;     // weights by values, and score gradients by keys
-  const Blas::Plan* unmix_;   // as mix_, with the left operand transposed
+  const Blas::Plan* scores_;  // scores, and the gradient of the weights
+  const Blas::Plan* mix_;     // weights times values, and score gradients times keys
+  const Blas::Plan* unmix_;   // like mix_, with the left operand transposed
 };
 
-/// Normalises each row to mean 0 and variance 1, then applies a learnt gain and bias.
+/// Layer norm: scales each row to mean 0 and variance 1, then applies a learnt gain and bias.
 ///
 /// Shape: x, y and gradients are [rows, width] of the context's dtype.
 class LayerNorm {
@@ -66,11 +67,11 @@ class LayerNorm {
 
   struct Backward {
     const void* dy;
-    const void* x;         ///< As in the forward pass.
-    const void* residual;  ///< Gradient of x along the residual path, to be added; null for none.
-    void* dx;              ///< May be `residual`.
+    const void* x;         ///< Input of the forward pass.
+    const void* residual;  ///< Gradient of x along the residual path, which is added; may be null.
+    void* dx;              ///< Gradient of x; may be the same memory as `residual`.
   };
-  /// Overwrites the gradients of gain and bias and reports them ready.
+  /// Overwrites the gradients of gain and bias, and reports them ready.
   void backward(const Backward& step);
 
  private:
@@ -83,9 +84,9 @@ class LayerNorm {
   DeviceMemory mean_, rstd_;
 };
 
-/// The sum of a byte's row and its position's row, as in trainer/layers/tables.h.
+/// The sum of the rows of a byte and of its position, as in trainer/layers/tables.h.
 ///
-/// Shape: bytes [sequences · length], y and dy [sequences · length, width] of the context's dtype.
+/// Shape: bytes is [rows], y and dy [rows, width] of the context's dtype.
 class Embedding {
  public:
   struct Options {
@@ -99,8 +100,8 @@ class Embedding {
 
   void forward(const std::uint8_t* bytes, void* y);
 
-  /// Adds to the gradient of the token table, which the output layer has written in the same pass,
-  /// and reports both tables ready.
+  /// Adds to the gradient of the token table, to which the output layer has written in the same
+  /// pass, and reports both tables ready.
   void backward(const std::uint8_t* bytes, const void* dy);
 
  private:
@@ -116,26 +117,26 @@ struct BlockScratch {
   BlockScratch(Context& context, const SelfAttention::Options& options);
 
   AttentionScratch attention;
-  DeviceMemory packed;  ///< [rows, 3 · width]: query, key and value, or their gradients.
-  DeviceMemory wide;    ///< [rows, 4 · width]: gradient in the inner layer.
-  DeviceMemory narrow;  ///< [rows, width]: gradient within a branch.
-  DeviceMemory middle;  ///< [rows, width]: gradient between the branches.
+  DeviceMemory packed;  ///< Query, key and value, or their gradients, [rows, 3 · width].
+  DeviceMemory wide;    ///< Gradient in the inner layer, [rows, 4 · width].
+  DeviceMemory narrow;  ///< Gradient within a branch, [rows, width].
+  DeviceMemory middle;  ///< Gradient between the branches, [rows, width].
 };
 
-/// h = x + project(attend(norm(x))), y = h + contract(gelu(expand(norm(h)))), as
-/// trainer/layers/transformer_blocks.h. Both sums are part of the products before them; in the
-/// backward pass they are part of the layer norm.
+/// A pre-norm block: h = x + project(attend(norm(x))), y = h + contract(gelu(expand(norm(h)))), as
+/// in trainer/layers/transformer_blocks.h. The product before each sum computes the sum, too; in
+/// the backward pass, the layer norm does.
 ///
-/// Shape: x, y and gradients are [rows, width] of the context's dtype. `scratch` outlives it.
+/// Shape: x, y and gradients are [rows, width] of the context's dtype. `scratch` outlives this.
 class TransformerBlock {
  public:
   TransformerBlock(Context& context, DeviceParameters& parameters, BlockScratch& scratch,
                    const std::string& name, const SelfAttention::Options& options);
 
-  /// `x` must not change until `backward`. The result belongs to the block.
+  /// Returns y, in memory of the block. `x` must not change until `backward` returns.
   const void* forward(const void* x);
 
-  /// `gradient` is that of y on entry and that of x on return.
+  /// `gradient` is first the gradient of y, then the gradient of x.
   void backward(void* gradient);
 
  private:

@@ -18,7 +18,7 @@ SelfAttention::Options attention_options(const Gpt::Options& o) {
           .heads = o.model.heads};
 }
 
-/// The model of trainer/models/gpt.h on the device.
+/// The Gpt of trainer/models/gpt.h on a CUDA device.
 class CudaGpt final : public CudaModel {
  public:
   CudaGpt(Base base, const Gpt::Options& o)

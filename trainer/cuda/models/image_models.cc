@@ -44,18 +44,17 @@ std::size_t pooled_count(const PoolingShape& s) {
 
 constexpr std::size_t kByteValues = 256;
 
-/// Converts bytes of grey images to scaled activations, with channels of zeros after the image's
-/// channel.
+/// Converts bytes of grey images to scaled activations, followed by channels of zeros.
 ///
-/// Shape: from [count] to [count, channels] of the context's dtype, which belong to the layer.
+/// Shape: input [count], output [count, channels] of the context's dtype, in memory of this object.
 class PixelInput {
  public:
   struct Options {
-    std::size_t count;  ///< Pixels per batch.
+    std::size_t count;  ///< Number of pixels per batch.
     std::size_t channels;
   };
 
-  /// Blocks until the table of 256 values is on the device.
+  /// Blocks until the table of 256 values has been copied to the device.
   PixelInput(kolo::Device& device, Stream& stream, Context& context, const PixelScaling& scaling,
              const Options& options)
       : context_(context),
@@ -91,14 +90,13 @@ class PixelInput {
   DeviceMemory output_;
 };
 
-/// Two-dimensional convolution with bias, stride 1, no padding.
+/// Two-dimensional convolution with bias and stride 1, without padding.
 ///
-/// Channels: the producer of x has padded its channels with zeros to a multiple of
-/// kChannelMultiple; the gradient of the weight omits the padding. Output channels must be such a
-/// multiple.
-/// Shape:    x [images, height, width, padded input channels], y [images, height - kernel + 1,
-///           width - kernel + 1, output channels] of the context's dtype.
-/// Errors:   UsageError for other output channels.
+/// Channels: the layer before pads the channels of x with zeros to a multiple of kChannelMultiple;
+/// the weight's gradient omits the padding. Output channels are a multiple of kChannelMultiple.
+/// Shape:    x is [images, height, width, padded input channels], y [images, height - kernel + 1,
+///           width - kernel + 1, output channels], both of the context's dtype.
+/// Errors:   UsageError if output channels are not such a multiple.
 class Conv2d {
  public:
   Conv2d(Context& context, DeviceParameters& parameters, const std::string& name,
@@ -134,7 +132,7 @@ class Conv2d {
                              .before = nullptr,
                              .y = y});
   }
-  /// Overwrites the gradients of weight and bias and reports them ready.
+  /// Overwrites the gradients of weight and bias, and reports them ready.
   void backward_parameters(const void* x, const void* dy) {
     const NativeStream stream = context_.stream();
     convolution_.backward_filter(x, dy, filter_gradient_.data());
@@ -163,14 +161,14 @@ class Conv2d {
   FilterShape filter_shape_;
   std::size_t places_;  // images · output height · output width
   Convolution convolution_;
-  DeviceMemory filter_, filter_gradient_;  // in cuDNN's layout
+  DeviceMemory filter_, filter_gradient_;  // weight and its gradient in cuDNN's layout
 };
 
-/// y = relu(pool(conv(x))): the convolutional stage of LeNet. ReLU after the pooling gives the same
+/// A convolutional stage of LeNet: y = relu(pool(conv(x))). ReLU after the pooling gives the same
 /// result as before it, with a quarter of the elements.
 ///
-/// Shape: x as Conv2d; y [images, (height - kernel + 1) / 2, (width - kernel + 1) / 2,
-///        output_channels] of the context's dtype, which belongs to the stage.
+/// Shape: x is that of Conv2d; y is [images, (height - kernel + 1) / 2, (width - kernel + 1) / 2,
+///        output_channels] of the context's dtype, and belongs to the stage.
 class ConvStage {
  public:
   ConvStage(Context& context, DeviceParameters& parameters, const std::string& name,
@@ -198,13 +196,13 @@ class ConvStage {
     return output_.data();
   }
 
-  /// Converts the gradient of y to the gradient of ReLU's input, in place. A linear layer after the
-  /// stage does this itself.
+  /// Converts the gradient of y to the gradient of ReLU's input, in place. If a linear layer
+  /// follows, that layer does this.
   void backward_relu(void* y_gradient) {
     activation_backward(context_.stream(), Activation::kRelu, context_.dtype(), pooled_.data(),
                         output_count_, y_gradient);
   }
-  /// Computes the gradients of weight and bias from that result and reports them ready.
+  /// Computes the gradients of weight and bias from that of ReLU's input, and reports them ready.
   void backward_parameters(const void* x, const void* before_relu_gradient) {
     pooling_.backward(convolved_.data(), pooled_.data(), before_relu_gradient,
                       convolved_gradient_.data());
@@ -225,7 +223,7 @@ class ConvStage {
   DeviceMemory convolved_gradient_;
 };
 
-/// The MLP of trainer/models/image_models.h on the device.
+/// The Mlp of trainer/models/image_models.h on a CUDA device.
 class CudaMlp final : public CudaModel {
  public:
   CudaMlp(Base base, const ImageModelOptions& o)
@@ -280,10 +278,10 @@ class CudaMlp final : public CudaModel {
   DeviceMemory logits_;
 };
 
-// Lenet: convolutions of 5 x 5 with 16 and 32 channels, each followed by 2 x 2 pooling.
+// LeNet has 5 x 5 convolutions with 16 and 32 channels, each followed by 2 x 2 pooling.
 constexpr std::size_t kLenetKernel = 5;
 constexpr std::size_t kLenetChannels[] = {16, 32};
-/// Height or width after a convolution and pooling.
+/// The height or width of an image after a convolution and pooling.
 constexpr std::size_t lenet_reduced(std::size_t size) { return (size - kLenetKernel + 1) / 2; }
 
 ConvolutionShape stage_options(const ImageModelOptions& o, std::size_t height, std::size_t width,
@@ -296,7 +294,7 @@ ConvolutionShape stage_options(const ImageModelOptions& o, std::size_t height, s
           .kernel = kLenetKernel};
 }
 
-/// LeNet of trainer/models/image_models.h on the device; the one image channel is padded for cuDNN.
+/// The Lenet of trainer/models/image_models.h on a CUDA device, with channels padded for cuDNN.
 class CudaLenet final : public CudaModel {
  public:
   CudaLenet(Base base, const ImageModelOptions& o)
