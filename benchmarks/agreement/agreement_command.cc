@@ -26,8 +26,8 @@ struct AgreementOptions {
 
 struct AgreementRow {
   std::size_t bytes = 0;  ///< Size of the bucket in flight.
-  Summary time_us = {};   ///< Times of the slowest rank.
-  bool beside = true;     ///< In every round some rank's bucket outlasted the barriers.
+  Summary time_us = {};   ///< The slowest rank's time of each barrier, in microseconds.
+  bool beside = true;     ///< In every round, a rank's bucket was in flight after the last barrier.
 };
 
 /// Measures successive barriers while an all-reduce of `bytes` bytes is in flight. Collective.
@@ -35,11 +35,11 @@ AgreementRow measure(Runtime& runtime, std::size_t bytes, const AgreementOptions
   std::vector<float> bucket(bytes / sizeof(float));
   AgreementRow row{.bytes = bytes};
   std::vector<double> times_us;
-  // The first round plans the bucket.
+  // The first round is not counted, because it plans the bucket.
   for (std::size_t round = 0; round <= options.rounds; ++round) {
     runtime.barrier().wait();
     Ticket ticket = runtime.all_reduce("agreement's bucket", {bucket.data(), bucket.size()});
-    // Waits until the network is full.
+    // The sleep lets the all-reduce fill the network.
     if (bytes > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     std::vector<double> round_us;
     for (std::size_t i = 0; i < options.agreements; ++i) {

@@ -28,7 +28,7 @@ struct ErrorOptions {
   std::string json = {};
 };
 
-/// Returns true if `direct` stayed within the bound of one rounding everywhere.
+/// Returns true if all errors of "direct" are within the bound of one rounding.
 bool run(const ErrorOptions& options) {
   if (!options.json.empty()) expect_writable(options.json);
   Table table(/*speaks=*/true,

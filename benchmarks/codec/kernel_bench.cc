@@ -1,7 +1,8 @@
-// The kernels of sums, selection and casts relative to the memory bandwidth, compared with memcpy
-// and with kernels that move the same bytes with almost no work (streaming_*). bytes_per_second
-// counts every byte read and every byte written, per second of CPU time: the kernels are
-// single-threaded, so a busy machine disturbs little. Kernels of a team are timed by the clock.
+// Measures the kernels of sums, selection and casts relative to the memory bandwidth, compared with
+// memcpy and with kernels that move the same bytes and compute almost nothing (streaming_*).
+// bytes_per_second counts every byte read and every byte written, per second of CPU time: the
+// kernels are single-threaded, so a busy machine hardly disturbs them. Kernels of a team are timed
+// by the clock.
 
 #include <benchmark/benchmark.h>
 
@@ -28,8 +29,8 @@ namespace {
 constexpr std::int64_t kCacheBytes = std::int64_t{256} << 10;
 constexpr std::int64_t kMemoryBytes = std::int64_t{64} << 20;
 
-// Written when created, so that no page is mapped while the clock runs. The bytes are a normal
-// number in every dtype.
+// Writes the memory, so that no page is mapped while the clock runs. The bytes are a normal number
+// in every dtype.
 std::vector<std::byte> buffer(std::size_t bytes) {
   return std::vector<std::byte>(bytes, std::byte{0x3c});
 }
@@ -62,7 +63,7 @@ void reduce_sources(benchmark::State& state, DType dtype, std::size_t num_source
   report(state, (num_sources + 1) * bytes);
 }
 
-// As inside a node: the sum of all replaces each contribution.
+// Measures the sum inside a node: the sum of all buffers replaces each buffer.
 void reduce_in_place(benchmark::State& state, DType dtype, std::size_t num_buffers) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   std::vector<std::vector<std::byte>> buffers(num_buffers, std::vector<std::byte>(bytes));
@@ -79,8 +80,8 @@ void reduce_in_place(benchmark::State& state, DType dtype, std::size_t num_buffe
   report(state, 2 * num_buffers * bytes);
 }
 
-// As above with several threads, as for a rank with helpers: cut and shared like a kernel of the
-// executor. Timed by the clock, because helpers can only save elapsed time.
+// Measures the same sum on several threads, divided among them as by the executor. It is timed by
+// the clock, because helpers save elapsed time but no CPU time.
 void reduce_with_team(benchmark::State& state, std::size_t num_buffers) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   std::vector<bench::HostMemory> buffers;
@@ -110,8 +111,8 @@ void reduce_with_team(benchmark::State& state, std::size_t num_buffers) {
   report(state, 2 * num_buffers * bytes);
 }
 
-// Upper bound of the kernels above: the same streams on huge pages, without dtypes, scale or rules
-// for NaN.
+// Measures an upper bound of the kernels above: the same streams on huge pages, without conversion,
+// scale or rules for NaN.
 void streaming_sum_in_place(benchmark::State& state, std::size_t num_buffers) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   std::vector<bench::HostMemory> buffers;
@@ -129,7 +130,7 @@ void streaming_sum_in_place(benchmark::State& state, std::size_t num_buffers) {
   report(state, 2 * num_buffers * bytes);
 }
 
-// range(0) is the size of the wider side.
+// Measures a conversion. range(0) is the size of the wider side in bytes.
 void convert_buffer(benchmark::State& state, DType to, DType from, double scale) {
   const std::size_t count =
       static_cast<std::size_t>(state.range(0)) / std::max(size_of(to), size_of(from));
@@ -142,7 +143,7 @@ void convert_buffer(benchmark::State& state, DType to, DType from, double scale)
   report(state, src.size() + dst.size());
 }
 
-// A cast to a wire dtype, or back, with an exponent that a tensor may have there.
+// Measures a cast to a wire dtype or back, with a scaling exponent that a tensor may have.
 void cast_for_wire(benchmark::State& state, DType wire, bool narrows) {
   const std::size_t count = static_cast<std::size_t>(state.range(0)) / sizeof(float);
   const int exponent = wire == DType::kFloat16 ? 6 : 0;
@@ -160,7 +161,7 @@ void cast_for_wire(benchmark::State& state, DType wire, bool narrows) {
   report(state, 6 * count);
 }
 
-// Upper bound of these casts.
+// Measures an upper bound of these casts.
 void streaming_cast(benchmark::State& state, bool narrows) {
   const std::size_t count = static_cast<std::size_t>(state.range(0)) / sizeof(float);
   std::vector<float> wide(count, 1.0f);
@@ -176,8 +177,8 @@ void streaming_cast(benchmark::State& state, bool narrows) {
   report(state, 6 * count);
 }
 
-// Top-k of one element in range(1). Gradients are used in rotation, with more of them than a branch
-// predictor can learn; each begins a cache line later than the previous one.
+// Measures top-k of one element in range(1). It cycles through more gradients than a branch
+// predictor can learn. Each gradient begins a cache line later than the previous one.
 void select_top_k(benchmark::State& state) {
   constexpr std::size_t kGradients = 61, kNext = 16;
   const std::size_t count = static_cast<std::size_t>(state.range(0)) / sizeof(float);

@@ -21,7 +21,7 @@ std::uint16_t rounded(DType wire, float value) {
   return wire == DType::kFloat16 ? to_float16(value).bits : to_bfloat16(value).bits;
 }
 
-/// The distance between neighbours of the wire type at `value`.
+/// Returns the distance between neighbouring values of the wire dtype at `value`.
 double unit_at(DType wire, double value) {
   const bool half = wire == DType::kFloat16;
   const int least = half ? -14 : -126;
@@ -29,7 +29,7 @@ double unit_at(DType wire, double value) {
   return std::ldexp(1.0, exponent - (half ? 10 : 7));
 }
 
-/// The contributions of all ranks, each rounded once.
+/// Returns the contributions of all ranks, each rounded once to the wire dtype.
 std::vector<Wire> contributions(DType wire, int ranks, const MeanErrorOptions& options) {
   std::mt19937_64 random(options.seed);
   std::normal_distribution<float> normal(1.0f, options.deviation);
@@ -59,7 +59,7 @@ Wire two_level(DType wire, std::span<const Wire> sent, std::size_t per_node) {
   return sum(wire, nodes, 1.0 / static_cast<double>(sent.size()));
 }
 
-/// Part p of the result starts at rank p + 1 and ends at rank p.
+/// Computes the result of a ring: the sum of part p starts at rank p + 1 and ends at rank p.
 Wire ring(DType wire, std::span<const Wire> sent, float factor) {
   const std::size_t ranks = sent.size();
   Wire result(sent[0].size());
@@ -99,7 +99,8 @@ ErrorStats compare(DType wire, std::span<const Wire> sent, const Wire& result) {
   return error;
 }
 
-/// The largest of several equal nodes of at most eight ranks each, if there is one.
+/// Returns the size of the largest equal nodes with at most eight ranks each, or 1 if the ranks do
+/// not divide into several equal nodes.
 int ranks_per_node(int ranks) {
   for (int size = std::min(8, ranks / 2); size > 1; --size) {
     if (ranks % size == 0) return size;

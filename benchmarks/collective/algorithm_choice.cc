@@ -9,7 +9,7 @@
 namespace kolo::bench {
 namespace {
 
-/// A case in the form in which it is exchanged.
+/// The collective and the bucket layout of a case, in storage types.
 struct Request {
   CollectiveSpec spec;
   BucketLayout layout;
@@ -28,7 +28,7 @@ struct Request {
   }
 };
 
-/// The grid of the job's ranks, from the number of ranks on each node. Collective.
+/// Makes the grid of the job's ranks. Ranks exchange the sizes of their nodes. Collective.
 ProcessGrid grid_of(Runtime& runtime) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(runtime.num_nodes()));
   sizes[static_cast<std::size_t>(runtime.node())] = 1;

@@ -10,18 +10,19 @@
 
 namespace kolo::bench {
 
-/// The algorithms of a runtime for a case in host memory. Threads: any; immutable.
+/// Finds the algorithms of a runtime for cases in host memory. Threads: any; immutable.
 class AlgorithmChoice {
  public:
-  /// Collective.
+  /// All ranks must construct it together, because they exchange the sizes of their nodes.
   explicit AlgorithmChoice(Runtime& runtime);
 
-  /// The names of all algorithms that serve the case and that a price may choose.
+  /// Returns the names of all algorithms that support the case and that "auto" may choose.
   std::vector<std::string> algorithms(const CollectiveCase& what) const;
-  /// The algorithm that a runtime with these options uses for a collective other than all-reduce:
-  /// the one that the options name, if it serves the case.
+  /// Returns the algorithm that a runtime with these options uses for a collective other than
+  /// all-reduce: the algorithm that the options name if it supports the case, otherwise the
+  /// cheapest.
   std::string taken(const CollectiveCase& what, const Options& options) const;
-  /// Microseconds, predicted from the runtime's link costs.
+  /// Returns the time that the cost model predicts from the runtime's link costs, in microseconds.
   double predict_us(const std::string& algorithm, const CollectiveCase& what) const;
 
  private:

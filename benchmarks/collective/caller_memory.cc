@@ -25,7 +25,7 @@ class HostPlace final : public Place {
   void get(void* elements, const void* from, std::size_t bytes) override {
     put(elements, from, bytes);
   }
-  /// Uses the kernel that the library would copy with.
+  /// Uses the library's copy kernel.
   void copy(void* to, const void* from, std::size_t bytes) override {
     if (bytes > 0) convert(DType::kUInt8, to, DType::kUInt8, from, bytes, 1.0);
   }

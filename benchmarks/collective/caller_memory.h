@@ -12,40 +12,41 @@
 
 namespace kolo::bench {
 
-/// A kind of memory for the tensors of cases.
+/// Allocates one kind of memory for the tensors of cases, and copies to, from and within it.
 class Place {
  public:
   virtual ~Place() = default;
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
-  /// Copies to and from the program's memory; complete when they return.
+  /// `put` copies from ordinary host memory to this memory, and `get` copies back. Both block until
+  /// the copy is complete.
   virtual void put(void* to, const void* elements, std::size_t bytes) = 0;
   virtual void get(void* elements, const void* from, std::size_t bytes) = 0;
-  /// Copies within this memory; on a device, enqueued on `stream`.
+  /// Copies within this memory. In device memory, it only enqueues the copy on `stream`.
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
   virtual std::optional<NativeStream> stream() const { return std::nullopt; }
 };
 
-/// Private memory of the caller.
+/// Returns a place in private host memory of this process.
 std::shared_ptr<Place> host_place();
-/// Memory that `runtime` allocates and that ranks of the node have mapped.
+/// Returns a place in memory that `runtime` allocates and that all ranks of the node have mapped.
 std::shared_ptr<Place> arena_place(Runtime& runtime);
-/// Memory of `device`, which outlives it.
+/// Returns a place in the memory of `device`, which must outlive the place.
 std::shared_ptr<Place> device_place(Device& device);
-/// The place for this home. Before: the runtime has a device if `home` is on one.
+/// Returns the place for `home`. Before: the runtime has a device if `home` is in device memory.
 std::shared_ptr<Place> place_of(Runtime& runtime, Home home);
 
-/// The memory of a rank for a call: one buffer in place, otherwise two.
+/// The buffers that a rank passes to a call: one buffer in place, otherwise two.
 class CallerMemory {
  public:
-  /// `counts` belong to the rank; a system that puts in-place results elsewhere gives the offsets
-  /// there. `least_bytes`: least size of the result.
+  /// `counts` are the element counts and in-place offsets of this rank. `least_bytes`: minimum size
+  /// of the result's buffer, in bytes.
   CallerMemory(const CollectiveCase& what, const CaseCounts& counts,
                std::shared_ptr<Place> place = host_place(), std::size_t least_bytes = 0);
 
   bool in_place() const { return in_place_; }
-  /// In place, it is in the same buffer as `result`.
+  /// In place, the contribution and `result` are parts of the same buffer.
   void* contribution() const { return at(contribution_, contributed_at_); }
-  /// Null, out of place, for a rank that receives nothing.
+  /// Out of place, this is null on a rank that receives nothing.
   void* result() const { return at(result_, received_at_); }
   std::size_t contribution_bytes() const { return contributed_; }
 
@@ -54,7 +55,7 @@ class CallerMemory {
   void read_contribution(void* elements) const {
     place_->get(elements, contribution(), contributed_);
   }
-  /// Copies the contribution to the result's memory, for a system that only works in place.
+  /// Copies the contribution to the result's buffer, for a system that only works in place.
   void copy_contribution() {
     if (!in_place()) place_->copy(result(), contribution(), contributed_);
   }
@@ -66,12 +67,12 @@ class CallerMemory {
 
   std::shared_ptr<Place> place_;
   bool in_place_;
-  std::size_t contributed_, received_;        // bytes
-  std::size_t contributed_at_, received_at_;  // bytes
+  std::size_t contributed_, received_;        // sizes in bytes
+  std::size_t contributed_at_, received_at_;  // offsets in bytes
   std::shared_ptr<void> result_, contribution_;
 };
 
-/// A run in the caller's memory.
+/// A run whose buffers are `CallerMemory`.
 class MemoryRun : public CollectiveRun {
  public:
   MemoryRun(CallerMemory memory, std::string algorithm)

@@ -12,7 +12,7 @@
 namespace kolo::bench {
 namespace {
 
-/// Elements that are only moved have values from 1 to this.
+/// Values of elements that are only moved are from 1 to this.
 constexpr int kMostValue = 100;
 
 std::size_t summand(int rank, int ranks, std::size_t element) {
@@ -33,8 +33,8 @@ double combined(ReduceOp op, double a, double b) {
   });
 }
 
-/// The result for an element to which rank `doubled` contributes 2 and others 1; for bool these are
-/// false and true.
+/// Returns the result for an element to which rank `doubled` contributes 2 and other ranks 1. In
+/// bool, that rank contributes false and the others true.
 double result_of(const CollectiveCase& what, int ranks, int doubled) {
   const bool is_bool = what.dtype == DType::kBool;
   const ReduceOp op = is_bool ? carried(what.op, DType::kBool) : what.op;
@@ -57,8 +57,8 @@ void append(std::vector<std::byte>& to, const std::vector<std::byte>& bytes) {
   to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
-/// An element with `value`. The imaginary part of a complex number is the negative of its real
-/// part; a bool takes the last bit.
+/// Returns the bytes of an element with `value`. The imaginary part of a complex number is the
+/// negative of its real part; a bool is the lowest bit of `value`.
 std::vector<std::byte> element(DType dtype, double value) {
   if (dtype == DType::kBool) value = static_cast<int>(value) % 2;
   const DType storage = StorageType::of(dtype).dtype;
@@ -69,7 +69,7 @@ std::vector<std::byte> element(DType dtype, double value) {
 
 std::vector<std::byte> right_result(const CollectiveCase& what, int ranks, int doubled) {
   double result = result_of(what, ranks, doubled);
-  // Takes the same path as other results: rounded to the wire and back.
+  // The expected result is rounded to the wire dtype and back, like a real result.
   if (what.wire)
     convert(DType::kFloat64, &result, *what.wire, number(*what.wire, result).data(), 1, 1.0);
   return element(what.dtype, result);

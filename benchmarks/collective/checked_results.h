@@ -10,23 +10,24 @@
 
 namespace kolo::bench {
 
-/// Contributions with a known result that is exact in all dtypes, for up to 127 ranks.
+/// Makes contributions whose result is known and exact in all dtypes, for up to 127 ranks.
 ///
-/// To a reduction, a rank contributes 2 for one element in rotation, otherwise 1; in a
-/// premultiplied sum the factor is its `scale_of`. Elements that are only moved identify rank and
-/// index. Rows of a table that a rank does not have are zero.
+/// In a reduction, one rank contributes 2 for an element and all others contribute 1; that rank
+/// changes from element to element. In a premultiplied sum a rank's factor is its `scale_of`. In a
+/// collective that only moves elements, each value identifies the rank and the index. In a table of
+/// rows, the rows that a rank does not pass are zero.
 class CheckedResults {
  public:
   /// Ignores `what.home` and `what.in_place`. Errors: none.
   CheckedResults(const Runtime& runtime, const CollectiveCase& what);
 
-  /// This rank's contribution, part by part.
+  /// This rank's contribution: the elements of all its parts, one part after the other.
   const std::byte* contribution() const { return contribution_.data(); }
 
-  /// Number of wrong elements of the result in `run`, over all ranks. Collective.
+  /// Returns the number of wrong elements in the result of `run` on all ranks. Collective.
   std::uint64_t count_wrong(Runtime& runtime, CollectiveRun& run) const;
-  /// Number of changed elements of the contribution, over all ranks: a collective out of place must
-  /// only read it. Collective.
+  /// Returns the number of changed elements in the contribution of `run`, summed over all ranks. An
+  /// out-of-place collective must not write to its contribution. Collective.
   std::uint64_t count_changed(Runtime& runtime, CollectiveRun& run) const;
 
  private:
@@ -35,7 +36,7 @@ class CheckedResults {
 
   std::size_t element_bytes_;
   std::vector<std::byte> contribution_;
-  std::vector<std::byte> right_;  ///< Expected result of this rank.
+  std::vector<std::byte> right_;  ///< The expected result on this rank.
 };
 
 }  // namespace kolo::bench

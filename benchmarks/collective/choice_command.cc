@@ -31,17 +31,18 @@ struct ChoiceOptions {
 /// The result of "auto" for one case, and the results of all algorithms.
 struct ChoiceRow {
   CollectiveRow chosen;               ///< Result of "auto".
-  std::vector<CollectiveRow> forced;  ///< Without algorithms that do not support the case.
-  std::size_t best = 0;               ///< Index of the best algorithm that was not chosen.
-  PairedRatio ratio = {};             ///< "auto" relative to the best one.
-  /// "auto" relative to its choice, forced by name: the schedule is the same, so a difference from
-  /// 1 is noise.
+  std::vector<CollectiveRow> forced;  ///< Results of all algorithms that support the case.
+  std::size_t best = 0;               ///< Index in `forced` of the best algorithm that is not
+                                      ///< chosen.
+  PairedRatio ratio = {};             ///< Time of "auto" relative to the best algorithm.
+  /// Time of "auto" relative to its own choice, forced by name. Both run the same schedule, so a
+  /// difference from 1 is noise.
   std::optional<PairedRatio> noise = std::nullopt;
 };
 
-/// `rows` begins with the row of "auto", followed by the rows of `names`.
+/// Judges the rows of one case. The first row is of "auto", the others are of `names` in order.
 ChoiceRow judge(std::vector<CollectiveRow> rows, const std::vector<std::string>& names) {
-  // Long iterations are fewer than rounds; the first rounds then have one each.
+  // With fewer iterations than rounds, only the first rounds are measured.
   std::size_t rounds = rows.front().rounds_us.size();
   for (const CollectiveRow& row : rows) rounds = std::min(rounds, row.rounds_us.size());
   for (CollectiveRow& row : rows) row.rounds_us.resize(rounds);
@@ -50,7 +51,7 @@ ChoiceRow judge(std::vector<CollectiveRow> rows, const std::vector<std::string>&
   for (std::size_t i = 1; i < rows.size(); ++i) {
     const bool is_chosen = names[i - 1] == result.chosen.algorithm;
     if (rows[i].what.verb != Verb::kAllReduce && rows[i].algorithm != names[i - 1]) continue;
-    // The chosen algorithm is not its own rival.
+    // The chosen algorithm gets no times here, so that it is not compared with itself.
     rivals.push_back(is_chosen ? RoundTimes{} : rows[i].rounds_us);
     if (is_chosen) result.noise = paired_ratio(result.chosen.rounds_us, rows[i].rounds_us);
     result.forced.push_back(std::move(rows[i]));
@@ -138,7 +139,7 @@ bool run(ChoiceOptions& options, const CLI::App& command) {
   const CollectiveCase& what = options.bench.what;
   Peers peers({});
   peers.keep_launcher();
-  // Each runtime has one algorithm, so there are several; only the first one's costs matter.
+  // Each runtime is fixed to one algorithm. Only the first runtime's link costs are used.
   std::deque<Runtime> runtimes;
   Runtime& runtime = runtimes.emplace_back(Runtime::from_environment(options.runtime));
   expect_output(runtime, options.json);
@@ -160,7 +161,7 @@ bool run(ChoiceOptions& options, const CLI::App& command) {
     forced.calibrate = "off";
     systems.push_back(make_kolo_system(runtimes.emplace_back(Runtime::from_environment(forced))));
   }
-  // A root that receives nothing from others would be several calls ahead of them.
+  // Without a barrier, a root that receives nothing would run several calls ahead of other ranks.
   const int ranks = runtime.world_size();
   options.bench.together = options.bench.together || !what.spec(ranks).is_mutual();
 
@@ -183,7 +184,7 @@ bool run(ChoiceOptions& options, const CLI::App& command) {
   return right;
 }
 
-/// Collectives served by only one algorithm have no choice.
+/// Returns the collectives that several algorithms support.
 std::vector<std::string> verbs_with_choice() {
   std::vector<std::string> names;
   for (const Verb verb : kAllVerbs) {

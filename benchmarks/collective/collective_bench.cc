@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 /// Algorithms that are this many times slower than the best of their system are dropped.
 constexpr double kHopeless = 1.5;
 
-/// Enough iterations for stable figures at small sizes, but not too long at large ones.
+/// Returns the number of iterations: many for small sizes, and few for large ones.
 int iterations_by_size(std::size_t bytes) {
   constexpr std::size_t kBytesPerRow = std::size_t{1} << 29;
   return static_cast<int>(
@@ -31,7 +31,7 @@ struct Contender {
   CollectiveCase what = {};
   std::unique_ptr<CollectiveRun> run = nullptr;
   int iterations = 0;
-  /// Times on this rank, before they are reduced over the ranks.
+  /// Times on this rank, in microseconds. At the end they become the maximum over all ranks.
   std::vector<double> times_us = {};
   std::vector<std::size_t> round_ends = {};  ///< Indices in `times_us`.
   double mean_us = 0;
@@ -45,7 +45,7 @@ struct Contender {
   }
 };
 
-/// The measurements of one size.
+/// Measures all contenders for one size.
 class SizeBench {
  public:
   SizeBench(Runtime& runtime, const CollectiveOptions& options, const CollectiveCase& what)
@@ -105,11 +105,11 @@ class SizeBench {
   }
 
   void time_round(Contender& contender, int round) {
-    // Iterations are spread over the rounds; the first rounds take the remainder.
+    // Iterations are divided among the rounds; the first rounds take the remainder.
     const int iterations = contender.iterations / options_.rounds +
                            (round < contender.iterations % options_.rounds ? 1 : 0);
     if (iterations == 0) return;
-    // In place, sums grow with every iteration; a fresh contribution keeps them finite for a round.
+    // In place, sums grow with every iteration. A new contribution keeps them finite for a round.
     contender.run->write(sums_.contribution());
     const int warmup = std::min(options_.warmup, iterations);
     for (int i = 0; i < warmup; ++i) contender.run->run();
@@ -148,11 +148,11 @@ class SizeBench {
     }
   }
 
-  /// Makes a row for each case of a system: the row of its best algorithm that was not dropped,
-  /// with the wrong elements of all algorithms.
+  /// Makes one row for each case of each system: the row of its best algorithm that was not
+  /// dropped. Wrong elements are added up over all its algorithms.
   std::vector<CollectiveRow> best_rows() {
     std::vector<CollectiveRow> rows;
-    const Contender* best = nullptr;  // of the last row
+    const Contender* best = nullptr;  // best contender of the last row
     for (const Contender& contender : contenders_) {
       CollectiveRow row = summarised(contender);
       if (best == nullptr || !contender.rivals(*best)) {
@@ -214,7 +214,7 @@ class SizeBench {
   std::vector<Contender> contenders_;
 };
 
-/// The homes in which `system` is measured, without repetition.
+/// Returns the homes in which `system` is measured, each once.
 std::vector<Home> homes_of(const CollectiveSystem& system, const std::vector<Home>& asked) {
   std::vector<Home> homes;
   for (Home home : asked) {

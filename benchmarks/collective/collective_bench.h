@@ -14,56 +14,58 @@
 
 namespace kolo::bench {
 
-/// Minimum number of timed iterations per row if `CollectiveOptions::iterations` is 0: enough for a
-/// median. A 99th percentile needs 100 (`Summary`), which large sizes on slow links do not reach.
+/// Minimum number of timed iterations per row if `CollectiveOptions::iterations` is 0. It suffices
+/// for a median, but a 99th percentile needs 100 iterations (see `Summary`).
 inline constexpr int kLeastIterations = 10;
 
 struct CollectiveOptions {
-  std::vector<std::size_t> sizes;  ///< Bytes.
+  std::vector<std::size_t> sizes;  ///< Sizes to measure, in bytes.
   std::vector<Home> homes = {Home::kArena};
-  std::vector<bool> places = {true};  ///< In place (true), out of place (false).
-  CollectiveCase what = {};           ///< Dtype, operation and wire of every case.
-  int iterations = 0;  ///< Per row; 0: by size, within `seconds`, and at least kLeastIterations.
-  double seconds = 1;  ///< Limit for the timed iterations of a row.
-  int warmup = 5;      ///< Iterations before each round; fewer if there are few iterations.
-  int rounds = 5;      ///< Number of rounds within one size; each measures every system.
-  /// Whether a barrier precedes each call. Without it a rank that waits for no other, such as the
-  /// root of a broadcast, runs ahead, and a row measures throughput instead of the time of a call.
+  std::vector<bool> places = {true};  ///< True: in place, false: out of place.
+  CollectiveCase what = {};           ///< The dtype, operation and wire dtype of all cases.
+  int iterations = 0;  ///< Per row. 0: chosen by size, within `seconds`, at least kLeastIterations.
+  double seconds = 1;  ///< Time limit for the timed iterations of a row.
+  int warmup = 5;      ///< Untimed iterations before each round, at most as many as are timed.
+  int rounds = 5;      ///< Number of rounds per size. Each round measures every system.
+  /// Whether a barrier precedes each call. Without a barrier, a rank that waits for no other rank,
+  /// such as the root of a broadcast, runs ahead; the row then shows throughput, not the time of
+  /// one call.
   bool together = false;
-  /// Whether contributions are written anew before each call, which then begins after a barrier: as
-  /// in a program, they are in the caches of the ranks that wrote them. Unchanged contributions may
-  /// still be in the caches of peers that read them in the last call.
+  /// Whether each call is preceded by writing the contributions anew and by a barrier. The
+  /// contributions are then in the cache of the rank that wrote them, as in a program. Unchanged
+  /// contributions may still be in the caches of peers that read them in the previous call.
   bool fresh = true;
 };
 
-/// One case on one system.
+/// The measurements of one case on one system.
 struct CollectiveRow {
   std::string system;
   CollectiveCase what;
-  std::optional<std::string> library;  ///< Library of the system, with its version.
+  std::optional<std::string> library;  ///< Name and version of the system's library.
   std::string algorithm;  ///< The algorithm with the lowest median, if the system has several.
   std::vector<std::string> candidates = {};  ///< All measured algorithms, including `algorithm`.
   int iterations = 0;
-  bool together = false, fresh = true;  ///< As in the options.
-  /// Mean time of an iteration on the rank with the largest mean: the time in a loop of calls.
+  bool together = false, fresh = true;  ///< See `CollectiveOptions`.
+  /// Mean time of an iteration on the rank with the largest mean, as in a loop of calls.
   double mean_us = 0;
-  /// The slowest rank's time in each iteration: the time of a single call. If ranks share cores,
-  /// they take turns at being slow, and the mean of these times exceeds `mean_us`.
+  /// Statistics of the slowest rank's time in each iteration, which is the time of a single call.
+  /// If ranks share cores, a different rank is slow in each iteration, so the mean of these times
+  /// exceeds `mean_us`.
   Summary slowest_us;
-  std::vector<double> rounds_us = {};  ///< Median of each round.
-  double algbw = 0, busbw = 0;         ///< GB/s (GB = 10^9 bytes), from the mean.
+  std::vector<double> rounds_us = {};  ///< The median time of each round, in microseconds.
+  double algbw = 0, busbw = 0;         ///< GB/s (GB = 10^9 bytes), computed from `mean_us`.
   /// Bytes per iteration of the rank that sent most; empty if the system does not count them.
   std::optional<std::uint64_t> wire_bytes = std::nullopt;
-  /// Wrong elements over all ranks, before and after the timed iterations; empty if the system
-  /// computes no results.
+  /// Number of wrong elements over all ranks, counted before and after the timed iterations. Empty
+  /// if the system computes no results.
   std::optional<std::uint64_t> wrong = std::nullopt;
 };
 
 /// Measures every case on every system, and checks the results. Systems alternate within a size, in
-/// an order that changes from round to round, so that no system always follows the same one in the
-/// caches. All algorithms of a system are measured, but those 1.5 times slower than its best are
-/// dropped after the first round. Calls `report` with each row as soon as it is complete.
-/// Collective; rows are equal on all ranks.
+/// a random order for each round, so that no system always runs after the same one and finds the
+/// same data in the caches. All algorithms of a system are measured in the first round; those 1.5
+/// times slower than its best are then dropped. Calls `report` with each row as soon as it is
+/// complete. Collective; all ranks return equal rows.
 std::vector<CollectiveRow> measure_collective(
     Runtime& runtime, const std::vector<std::unique_ptr<CollectiveSystem>>& systems,
     const CollectiveOptions& options, const std::function<void(const CollectiveRow&)>& report);

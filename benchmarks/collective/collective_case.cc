@@ -9,7 +9,7 @@
 namespace kolo::bench {
 namespace {
 
-/// A message from each rank to its partner.
+/// Returns the collective in which each rank sends a message to its partner.
 CollectiveSpec messages(int ranks, std::size_t count) {
   std::vector<CollectiveSpec::Part> parts;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -36,7 +36,7 @@ std::size_t CollectiveCase::whole_bytes(std::size_t most, int ranks) const {
 
 double CollectiveCase::bus_factor(int ranks) const {
   const double others = static_cast<double>(ranks - 1) / ranks;
-  if (verb == Verb::kSendRecv) return 2;  // there and back
+  if (verb == Verb::kSendRecv) return 2;  // a message in each direction
   if (verb == Verb::kAllReduce || verb == Verb::kSparseRows) return 2 * others;
   return has_parts(verb) ? others : 1;
 }
@@ -78,8 +78,8 @@ CaseCounts counts_of(const CollectiveCase& what, int rank, int ranks) {
     if (part.contributes(rank)) add(part.extent, counts.contributed, counts.contributed_at);
     if (part.receives(rank)) add(part.extent, counts.received, counts.received_at);
   }
-  // Offsets matter only if a rank's single buffer also holds parts of others. In an all-to-all it
-  // holds first the data that the rank sends, and then the received data, at the same offset.
+  // Offsets matter only if a rank's single buffer also holds parts of other ranks. In an
+  // all-to-all, received data overwrite sent data at the same offset.
   if (what.verb == Verb::kAllToAll || counts.contributed == 0 || counts.received == 0) {
     counts.contributed_at = counts.received_at = 0;
   }

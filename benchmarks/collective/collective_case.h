@@ -14,7 +14,7 @@
 
 namespace kolo::bench {
 
-/// Location of the tensors of a case. Memory outside the arena belongs to the caller.
+/// The memory of a case's tensors. User memory is private memory of the caller, not in the arena.
 enum class Home { kArena, kUser, kDevice, kDeviceUser };
 
 inline constexpr std::array kAllHomes = {Home::kArena, Home::kUser, Home::kDevice,
@@ -32,12 +32,12 @@ constexpr MemoryKind memory_kind(Home home) {
   return home == Home::kArena || home == Home::kUser ? MemoryKind::kHost : MemoryKind::kDevice;
 }
 
-/// The home with the same kind of memory, for a system without an arena.
+/// Returns the home in the same kind of memory (host or device) but outside the arena.
 constexpr Home without_arena(Home home) {
   return memory_kind(home) == MemoryKind::kHost ? Home::kUser : Home::kDeviceUser;
 }
 
-/// The collective that a case measures, named as its command.
+/// The collectives that a case can measure. Each is named as its command.
 enum class Verb {
   kAllReduce,
   kReduce,
@@ -48,19 +48,20 @@ enum class Verb {
   kAllToAll,
   kBroadcast,
   kSendRecv,
-  kSparseRows,  ///< An all-reduce of a table of which each rank has some rows.
+  kSparseRows,  ///< An all-reduce of a table. Each rank passes some of its rows.
 };
 
-/// The properties of a collective that commands, checks and peers use.
+/// The properties of a verb that commands, checks and peers use.
 struct VerbTraits {
   Verb value;
-  /// The collective. Parts are equal, and rank 0 is the root.
+  /// The collective that is called. All parts are equally large, and rank 0 is the root.
   CollectiveKind kind = CollectiveKind::kOther;
-  /// Name of a case of several calls, which is not measured with other placements.
+  /// The name of a verb that makes several calls. Such a verb is measured in one placement only.
+  /// Empty: the verb is named as its collective.
   std::string_view name = {};
-  /// Measured in place by default, otherwise out of place.
+  /// True if the verb is measured in place by default.
   bool in_place = false;
-  /// There is a bound or a reference for moving its bytes.
+  /// True if a lower bound or a reference exists for moving its bytes.
   bool has_references = true;
 };
 
@@ -95,17 +96,18 @@ constexpr bool reduces(Verb verb) { return reduces(traits_of(verb).kind); }
 constexpr bool has_parts(Verb verb) { return has_parts(traits_of(verb).kind); }
 constexpr bool has_root(Verb verb) { return has_root(traits_of(verb).kind); }
 
-/// A rank's factor for its contributions to premultiplied sums.
+/// Returns the factor for the contributions of `rank` to premultiplied sums.
 constexpr int scale_of(int rank) { return 1 + rank % 2; }
 
-/// The rank with which `rank` exchanges messages: the first with the last, and so on; with an odd
-/// number of ranks, the middle one with itself.
+/// Returns the rank with which `rank` exchanges messages. The first rank is the partner of the
+/// last, the second of the last but one, and so on. With an odd number of ranks, the middle rank is
+/// its own partner.
 constexpr int partner(int rank, int ranks) { return ranks - 1 - rank; }
 
-/// The case measured by one row.
+/// A collective with all the parameters that distinguish one measured row from another.
 struct CollectiveCase {
   Verb verb = Verb::kAllReduce;
-  /// Size of the buffer that holds the parts of all ranks, or of a message.
+  /// Bytes of the buffer that holds the parts of all ranks, or of one message.
   std::size_t bytes = 0;
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
@@ -113,39 +115,40 @@ struct CollectiveCase {
   Home home = Home::kArena;
   bool in_place = true;  ///< Contribution and result share one buffer; otherwise there are two.
   // For kSparseRows only:
-  std::size_t width = 64;  ///< Elements of a row of the table.
-  double density = 0.01;   ///< Number of rows that each rank passes, relative to the table's.
+  std::size_t width = 64;  ///< Elements of one row of the table.
+  double density = 0.01;   ///< Rows that each rank passes, as a share of the table.
   RowForm rows_result = RowForm::kAuto, rows_exchange = RowForm::kAuto;
 
-  /// The largest size up to `most` that makes equal parts for `ranks` ranks, of whole elements or
-  /// rows.
+  /// Returns the largest size, at most `most` bytes, that divides into equal parts for `ranks`
+  /// ranks. Each part consists of whole elements, or of whole rows for kSparseRows.
   std::size_t whole_bytes(std::size_t most, int ranks) const;
   std::size_t height() const { return count() / width; }
   std::size_t count() const { return bytes / size_of(dtype); }
-  /// Elements of one of `ranks` equal parts.
+  /// Returns the number of elements in one of `ranks` equal parts.
   std::size_t part(int ranks) const { return count() / static_cast<std::size_t>(ranks); }
-  /// Rank 0 is the root.
+  /// Returns the collective with equal parts and rank 0 as root.
   CollectiveSpec spec(int ranks) const;
-  /// Bytes over the busiest link of a rank, as a multiple of `bytes`: the factor of `busbw`, as in
-  /// nccl-tests.
+  /// Returns the bytes that pass over the busiest link of a rank, divided by `bytes`. It is the
+  /// factor from `algbw` to `busbw`, as in nccl-tests.
   double bus_factor(int ranks) const;
 };
 
-/// Whether gradient sets support the dtype and the operation.
+/// Returns whether gradient sets support the dtype and the operation.
 constexpr bool fits_gradients(const CollectiveCase& what) {
   return is_number(what.dtype) && is_number_op(what.op);
 }
 
-/// Elements that `rank` contributes to the case, and receives.
+/// The number of elements that a rank contributes to a case and receives from it.
 struct CaseCounts {
   std::size_t contributed = 0, received = 0;
-  /// In place: their offsets in the buffer, in elements. The buffer begins with the first of them.
+  /// In place, the offsets of both in the rank's buffer, in elements. At least one of them is 0.
   std::size_t contributed_at = 0, received_at = 0;
 };
 CaseCounts counts_of(const CollectiveCase& what, int rank, int ranks);
 
-/// A lower bound for the bytes that some node has to send to others or receive; `node_of` gives the
-/// node of each rank. Source for all-reduce: Patarasuk and Yuan, JPDC 2009.
+/// Returns a lower bound for the bytes that the busiest node must send to other nodes or receive
+/// from them. `node_of` gives the node of each rank. Source for all-reduce: Patarasuk and Yuan,
+/// JPDC 2009.
 std::size_t least_wire_bytes(const CollectiveCase& what, std::span<const int> node_of);
 
 }  // namespace kolo::bench

@@ -31,18 +31,18 @@ Home parse_home(const std::string& text) {
   refuse("--memory takes arena, user, device and device-user, not '" + text + "'");
 }
 
-/// Runtime options that concern chunks of all-reduces.
+/// Runtime options that affect the chunks of all-reduces.
 constexpr std::array<std::string_view, 3> kOfAllReduce = {"chunk_bytes", "device_chunk_bytes",
                                                           "network_window"};
 
-/// "an all-reduce", "a broadcast", ...
+/// Returns the verb with its article: "an all-reduce", "a broadcast", ...
 std::string subject(Verb verb) {
   if (verb == Verb::kSparseRows) return "an all-reduce of rows of a table";
   const std::string_view name = to_string(verb);
   return fmt::format("{} {}", name.starts_with('a') ? "an" : "a", name);
 }
 
-/// The flag that adds the placement in which a collective is not measured by default.
+/// Returns the flag that also measures the placement that is not the default.
 const char* other_place_name(Verb verb) {
   return traits_of(verb).in_place ? "--out-of-place" : "--in-place";
 }
@@ -58,7 +58,7 @@ const char* sizes_help(Verb verb) {
              : "Bytes, comma-separated, with suffixes K, M and G; rounded down to whole elements";
 }
 
-/// The names of the wanted values among `all`.
+/// Returns the names of those values of `all` for which `is_wanted` is true.
 template <typename Values, typename IsWanted>
 std::string names_of(const Values& all, const IsWanted& is_wanted) {
   std::vector<std::string_view> names;
@@ -76,12 +76,12 @@ std::string dtype_help(Verb verb) {
          });
 }
 
-/// Empty if elements are only moved.
+/// Returns the name of the operation; empty if elements are only moved.
 std::optional<std::string_view> op_of(const CollectiveCase& what) {
   return reduces(what.verb) ? std::optional(to_string(what.op)) : std::nullopt;
 }
 
-/// Notes that a reader needs to compare the rows of these systems.
+/// Returns notes that explain how to compare the rows of these systems.
 std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& options,
                                const std::vector<std::string>& peers) {
   const auto compares = [&](std::string_view name) { return std::ranges::count(peers, name) > 0; };
@@ -200,16 +200,16 @@ nlohmann::json to_json(const Runtime& runtime, const std::string& label, const C
 
 class CollectiveCommand {
  public:
-  /// Adds the command to `app`; this object outlives the parsing.
+  /// Adds the command to `app`. This object must outlive the parsing.
   CollectiveCommand(CLI::App& app, Verb verb);
 
   const CLI::App& command() const { return command_; }
-  /// Returns true if all results were right. Collective.
+  /// Runs the benchmark; returns true if all results were right. Collective.
   bool run();
 
  private:
   void resolve();
-  /// Measures direct calls, because gradients do not support the case.
+  /// Measures direct calls instead of gradient sets, which do not support the case.
   void measure_calls();
 
   void add_memory();
@@ -259,12 +259,12 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
       other_place_name(verb), other_place_,
       traits.in_place ? "Also measure with contribution and result in separate buffers"
                       : "Also measure with contribution and result in one buffer, as peers do it");
-  if (!has_other_place(verb)) place->group("");  // refused with the reason
+  if (!has_other_place(verb)) place->group("");  // not in the help; refused with the reason
   add_loop_options();
   command_.add_option("--json", json_, "Write the rows to this file");
   command_.add_option("--label", label_, "Text that every row of the JSON carries");
   add_runtime_options(command_, runtime_, [verb](std::string_view name) {
-    // Sums are checked element by element, so gradients are sent dense.
+    // Results are checked element by element, so compression is not allowed.
     if (name == "compression") return false;
     if (verb == Verb::kAllReduce) return true;
     return !is_of_gradients(name) && std::ranges::find(kOfAllReduce, name) == kOfAllReduce.end();

@@ -15,7 +15,7 @@ namespace kolo::bench {
 namespace {
 
 GradientSet register_one(Runtime& runtime, const CollectiveCase& what, void* data) {
-  // Sets of several cases exist at the same time.
+  // Gradient sets of several cases exist at the same time, so their names differ.
   const std::string name = fmt::format("all_reduce {} {}", to_string(what.home),
                                        what.in_place ? "in place" : "out of place");
   return runtime.register_gradients(
@@ -55,7 +55,7 @@ class CallRun final : public MemoryRun {
       case Verb::kReduce:
         return runtime_.reduce(name_, placed(in, all, all), kRoot, reduction_).wait();
       case Verb::kReduceScatter:
-        // In place, all parts are contributed.
+        // In place, each rank contributes its whole buffer.
         return runtime_.reduce_scatter(name_, placed(in, out, in), reduction_).wait();
       case Verb::kAllGather:
         return runtime_.all_gather(name_, placed(in, all, all)).wait();
@@ -74,7 +74,7 @@ class CallRun final : public MemoryRun {
       case Verb::kSendRecv:
         return ping_pong(view(memory_.contribution(), what_.count()), all);
       case Verb::kSparseRows:
-        break;  // done by another run
+        break;  // handled by another run
     }
   }
 
@@ -85,12 +85,12 @@ class CallRun final : public MemoryRun {
     return {data, count, what_.dtype, memory_kind(what_.home)};
   }
 
-  /// The tensor out of place, or in place in the last buffer.
+  /// Returns the tensors of the call: `in` and `out`, or `in_place` if the case is in place.
   Tensors placed(const BufferView& in, const BufferView& out, const BufferView& in_place) const {
     return what_.in_place ? Tensors(in_place) : Tensors(in, out);
   }
 
-  /// The first of two partners sends, then the other.
+  /// Sends a message to the partner and back. The lower rank sends first.
   void ping_pong(const BufferView& out, const BufferView& in) {
     const int rank = runtime_.rank();
     const int peer = partner(rank, runtime_.world_size());
@@ -114,7 +114,7 @@ class CallRun final : public MemoryRun {
   const CaseCounts counts_;
 };
 
-/// The algorithm of a call; the option's value if only the runtime knows. Collective.
+/// Returns the algorithm of a call, or the option's value if only the runtime knows it. Collective.
 std::string algorithm_of(Runtime& runtime, const CollectiveCase& what) {
   const Options& options = runtime.options();
   if (what.verb == Verb::kSendRecv) return "ping-pong";
@@ -123,7 +123,7 @@ std::string algorithm_of(Runtime& runtime, const CollectiveCase& what) {
   return AlgorithmChoice(runtime).taken(what, options);
 }
 
-/// A run by a gradient set of one gradient, in the arena or in the caller's memory.
+/// A run of a gradient set with one gradient, in the arena or in the caller's memory.
 class GradientRun final : public CollectiveRun {
  public:
   GradientRun(Runtime& runtime, const CollectiveCase& what)
@@ -159,7 +159,7 @@ class GradientRun final : public CollectiveRun {
 
   std::shared_ptr<Place> place_;
   std::shared_ptr<void> contribution_;  ///< Null in place.
-  std::shared_ptr<void> memory_;        ///< The caller's; null in the arena.
+  std::shared_ptr<void> memory_;        ///< The caller's memory; null for a gradient in the arena.
   GradientSet gradients_;
 };
 

@@ -27,7 +27,8 @@ class SparseRowsRun final : public CollectiveRun {
     }
   }
 
-  /// If an index repeats, its first row has the elements and the others are zero.
+  /// Copies the rows of all turns from the table. If an index repeats, its first row gets the
+  /// elements and the other rows are zero.
   void write(const void* elements) override {
     next_ = 0;
     for (Turn& turn : turns_) {
@@ -110,7 +111,7 @@ class SparseRowsRun final : public CollectiveRun {
 std::vector<std::int64_t> drawn_rows(const CollectiveCase& what, int rank, int turn) {
   const auto height = static_cast<double>(what.height());
   std::mt19937_64 random(static_cast<std::uint64_t>(rank * kRowTurns + turn));
-  // Varies the batch size: no two turns have the same number of rows.
+  // The batch size changes from turn to turn, so no two turns have the same number of rows.
   const double batch = what.density * height * (1 + 0.01 * turn);
   std::vector<std::int64_t> indices(static_cast<std::size_t>(batch));
   for (std::int64_t& index : indices) {

@@ -11,19 +11,20 @@
 
 namespace kolo::bench {
 
-/// Rows are drawn for this many calls, because the numbers of rows change from call to call, as
-/// batches do.
+/// Number of calls with different rows, after which the rows repeat. The number of rows changes
+/// from call to call, as it does from batch to batch.
 inline constexpr int kRowTurns = 4;
 
-/// The indices that `rank` passes to a call of kSparseRows, drawn with repetition. The probability
-/// of a row decreases with its index, by Zipf's law.
+/// Returns the indices that `rank` passes to a call of kSparseRows. Indices may repeat. The
+/// probability of a row decreases with its index, by Zipf's law. `turn`: number of the call, less
+/// than kRowTurns.
 std::vector<std::int64_t> drawn_rows(const CollectiveCase& what, int rank, int turn);
 
-/// By row of the table: whether `drawn_rows` contains it.
+/// Returns for each row of the table whether `drawn_rows` contains it.
 std::vector<bool> rows_drawn(const CollectiveCase& what, int rank, int turn);
 
-/// Uses `sparse_all_reduce` instead of an all-reduce of the table, of which a rank has the rows of
-/// the first turn.
+/// Makes a run that calls `sparse_all_reduce` instead of an all-reduce of the whole table. The
+/// table that the caller writes contains the rows of the first call.
 std::unique_ptr<CollectiveRun> make_sparse_rows_run(Runtime& runtime, const CollectiveCase& what);
 
 }  // namespace kolo::bench

@@ -8,24 +8,24 @@
 
 namespace kolo::bench {
 
-/// A subcommand of kolo-bench.
+/// A subcommand of kolo-bench, parsed by CLI11.
 struct Command {
   const CLI::App* app = nullptr;
-  /// Returns true if all results were right. Collective if several ranks measure.
+  /// Runs the command; returns true if all results were right. Collective if several ranks run.
   std::function<bool()> run;
 };
 
 // Each function adds a subcommand to `app`, which outlives it.
 
-/// Time and bandwidth of a collective by size, compared with other systems.
+/// Measures time and bandwidth of a collective by size, compared with other systems.
 Command add_collective(CLI::App& app, Verb verb);
-/// The time of "auto" relative to the best algorithm, each forced by name.
+/// Measures the time of the algorithm that "auto" chooses, relative to the best algorithm.
 Command add_choice(CLI::App& app);
-/// The time of barriers, alone and while a large bucket is in flight.
+/// Measures the time of barriers, alone and while a large bucket is in flight.
 Command add_agreement(CLI::App& app);
-/// The share of communication that a backward pass hides, by fusion size.
+/// Measures how much of the communication a backward pass hides, for several fusion sizes.
 Command add_overlap(CLI::App& app);
-/// The error of a mean over 16-bit contributions, on simulated ranks.
+/// Computes the error of a mean over 16-bit contributions on simulated ranks.
 Command add_error(CLI::App& app);
 
 }  // namespace kolo::bench

@@ -27,7 +27,8 @@ std::vector<std::string> all_gather(Runtime& runtime, std::string_view call_name
                   {lengths.data(), lengths.size(), DType::kInt64}, ReduceOp::kSum)
       .wait();
 
-  // Each rank's bytes have their own slot, which is zero on all other ranks.
+  // Each rank has a slot for its bytes. The slot is zero on all other ranks, so the sum gathers
+  // them.
   const auto slot = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
   std::vector<std::uint8_t> bytes(slot * lengths.size());
   std::copy(mine.begin(), mine.end(), bytes.begin() + static_cast<std::ptrdiff_t>(rank * slot));

@@ -10,24 +10,24 @@
 
 namespace kolo::bench {
 
-/// Exchanges between the ranks of a benchmark through Kolo's own all-reduce, without a shared file
-/// system or a server. All are collective unless stated otherwise.
+/// The ranks of a benchmark exchange values through Kolo's own all-reduce, without a shared file
+/// system or a server. All functions are collective unless stated otherwise.
 
-/// Replaces each value by the largest of all ranks.
+/// Replaces each value by the maximum over all ranks.
 void max_over_ranks(Runtime& runtime, std::span<double> values);
 
-/// The values of all ranks, by rank. `call_name` must be new in every call.
+/// Returns the values of all ranks, indexed by rank. `call_name` must be new in every call.
 std::vector<std::string> all_gather(Runtime& runtime, std::string_view call_name,
                                     const std::string& mine);
 
-/// The numeric address at which other ranks reach this one by TCP: the loopback if all ranks are on
-/// one node, otherwise the address that Kolo has found, so that peers and limits use the same
-/// network. Not collective. Errors: KoloError(kIo) if no address reaches other nodes.
+/// Returns the numeric address at which other ranks reach this rank over TCP: the loopback address
+/// on a single node, otherwise the address that Kolo has found. Peers and limits thereby use Kolo's
+/// network. Not collective. Errors: KoloError(kIo) if no address reaches the other nodes.
 std::string network_address(const Runtime& runtime);
 
-/// A barrier before a call, so that ranks begin it together. Between nodes it waits for some time
-/// after `ended`, the end of the previous call: a rate-limited link passes more after a rest, and
-/// systems differ in what they do between their calls.
+/// Aligns the ranks before a call with a barrier. With several nodes it first sleeps until 200
+/// microseconds after `ended`, the end of the previous call. All systems thus rest equally long
+/// between calls; without a rest, a rate-limited link would favour systems that pause.
 void begin_together(Runtime& runtime, std::chrono::steady_clock::time_point ended);
 
 }  // namespace kolo::bench

@@ -12,7 +12,7 @@ HostMemory::HostMemory(std::size_t bytes) {
   const std::size_t whole = bytes / kHugePage * kHugePage;
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kHugePage, whole + kHugePage)));
   if (memory_ == nullptr) throw std::bad_alloc();
-  // A machine without huge pages refuses; then small pages are measured.
+  // On a machine without huge pages the call fails, and the memory has small pages.
   if (whole > 0) ::madvise(data(), whole, MADV_HUGEPAGE);
   std::memset(data(), 0, bytes);
 }

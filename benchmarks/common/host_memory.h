@@ -6,16 +6,16 @@
 
 namespace kolo::bench {
 
-/// Host memory for a measured buffer, initially zero. All systems use it, so that none gains by its
-/// allocator. Large buffers use huge pages if the machine has them (as Kolo's arena does), and
-/// pages are touched before timing starts. Move-only.
+/// Host memory for a measured buffer, initially zero. All systems use it, so that none has an
+/// advantage from its allocator. Large buffers use huge pages if the machine has them, like Kolo's
+/// arena. The constructor touches all pages. Move-only.
 class HostMemory {
  public:
   HostMemory() = default;
   /// Errors: std::bad_alloc.
   explicit HostMemory(std::size_t bytes);
 
-  /// Aligned to a huge page; null if it was created without a size.
+  /// Returns the address, aligned to a huge page. It is null without a size.
   std::byte* data() const { return memory_.get(); }
   explicit operator bool() const { return memory_ != nullptr; }
 

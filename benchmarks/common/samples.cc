@@ -11,12 +11,12 @@
 namespace kolo::bench {
 namespace {
 
-/// One sample in a hundred is above a 99th percentile.
+/// With 100 samples, one sample is above the 99th percentile.
 constexpr std::size_t kLeastForP99 = 100;
 
 constexpr double kMuchSlower = 1.1;
 
-/// Every second one of `rounds`.
+/// Returns the times of rounds `first`, `first` + 2, and so on.
 RoundTimes every_second(std::span<const double> rounds, std::size_t first) {
   RoundTimes half;
   for (std::size_t round = first; round < rounds.size(); round += 2) half.push_back(rounds[round]);

@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "benchmarks/common/streaming_kernels.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, which sets the instruction set.
+// These follow foreach_target.h, which sets the instruction set.
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
@@ -14,7 +14,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Calls `run` with a function that stores a vector in the requested way.
+// Calls `run` with a function that stores a vector, either cached or streaming.
 template <class D, typename Run>
 void with_store(D d, Stores stores, const Run& run) {
   if (stores == Stores::kCached) {
@@ -56,7 +56,7 @@ void sum_on_target(std::span<const float* const> in, std::span<float* const> out
   }
 }
 
-// Calls `step` for every vector, four at a time. The measured sizes leave no remainder.
+// Calls `step` for every vector, four at a time. `count` is a multiple of four vectors.
 template <typename Step>
 void for_vectors(std::size_t lanes, std::size_t count, const Step& step) {
   for (std::size_t i = 0; i + 4 * lanes <= count; i += 4 * lanes) {

@@ -8,26 +8,27 @@
 
 namespace kolo::bench {
 
-/// A column of a table: a field of its rows, or a part of one ("/ratio/median").
+/// A column of a printed table. `field` is a field of the rows, or a JSON pointer to a nested value
+/// ("/ratio/median").
 struct Column {
   std::string field;
-  int width = 10;          ///< Negative: texts are left-aligned.
-  int digits = -1;         ///< Digits after the decimal point; -1: as many as the number has.
-  std::string title = {};  ///< Empty: the name of the field.
+  int width = 10;          ///< In characters. Negative: texts are left-aligned.
+  int digits = -1;         ///< Digits after the decimal point. -1: as many as the number has.
+  std::string title = {};  ///< Empty: `field` is the title.
 };
 
-/// The rows of a benchmark: printed as they come, with some fields as columns, and written to a
-/// file at the end. A field that a row lacks is printed as "-".
+/// The rows of a benchmark. Each row is printed when it is added, and all rows are written to a
+/// JSON file at the end. A field that a row lacks is printed as "-".
 class Table {
  public:
-  /// Prints the notes and the titles if this rank prints.
+  /// Prints the notes and the titles if `speaks`, which is true on the rank that prints.
   Table(bool speaks, const std::vector<std::string>& notes, std::vector<Column> columns);
 
   void add(nlohmann::json row);
-  /// Prints a line about the rows above.
+  /// Prints a line below the rows so far.
   void note(const std::string& text) const;
-  /// Writes the rows to the file `path` unless it is empty, if this rank prints.
-  /// Errors: KoloError(kIo) naming the file.
+  /// Writes the rows to the file `path` if this rank prints and `path` is not empty. Errors:
+  /// KoloError(kIo) naming the file.
   void write(const std::string& path) const;
 
  private:

@@ -68,7 +68,7 @@ std::vector<float> random_floats(std::size_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<float> values(count);
   for (float& value : values) {
-    // The sum of four uniform numbers in [-0.5, 0.5).
+    // Each value is the sum of four uniform numbers in [-0.5, 0.5).
     const std::uint64_t bits = random();
     value = 0;
     for (int i = 0; i < 4; ++i) {
@@ -88,7 +88,7 @@ namespace {
 
 constexpr int kSkipped = 77;
 
-/// Bytes read and written per microsecond by a copy inside the device.
+/// Measures a copy inside the device; returns the bytes read plus written per microsecond.
 double measure_copy_speed(GpuBench& bench) {
   const DeviceMemory from = bench.device().allocate(bench.bytes(), MemoryKind::kDevice);
   const DeviceMemory to = bench.device().allocate(bench.bytes(), MemoryKind::kDevice);
@@ -132,7 +132,7 @@ struct Report {
   }
 };
 
-/// `only`: runs the measurements with this name; empty: all.
+/// Runs the measurements whose name is `only`; empty: all of them.
 int run(const std::vector<Measurement>& measurements, const std::string& only,
         std::size_t mebibytes, int iterations, const std::string& json_file) {
   CudaDevice device(0);

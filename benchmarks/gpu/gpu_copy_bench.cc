@@ -1,4 +1,4 @@
-// Packing and unpacking many tensors in one launch, compared with one copy per tensor and with CUB.
+// Compares packing and unpacking of many tensors in one launch with one copy per tensor and CUB.
 
 #include <algorithm>
 #include <numeric>
@@ -11,13 +11,13 @@
 namespace kolo::bench {
 namespace {
 
-/// Sizes of a set of float32 tensors, in elements.
+/// A set of float32 tensors. Its sizes are in elements.
 struct TensorSet {
   std::string name;
   std::vector<std::size_t> counts;
 };
 
-/// The parameters of a GPT of 124 million: embeddings, 12 blocks, the last norm.
+/// Returns the sizes of a GPT's 124 million parameters: embeddings, 12 blocks, last norm.
 std::vector<std::size_t> gpt_counts() {
   constexpr std::size_t kWidth = 768;
   std::vector<std::size_t> counts = {50257 * kWidth, 1024 * kWidth};
@@ -45,14 +45,14 @@ std::vector<TensorSet> tensor_sets(std::size_t bytes) {
           {"GPT 124 M", gpt_counts()}};
 }
 
-/// A set of tensors and a bucket, on the device and as a copy on the processor.
+/// A set of tensors and their bucket, on the device and as copies in host memory.
 class CopyCase {
  public:
   CopyCase(GpuBench& bench, const TensorSet& set, DType bucket_dtype)
       : bench_(bench), set_(set), dtype_(bucket_dtype) {
     for (const std::size_t count : set.counts) {
       offsets_.push_back(count_);
-      count_ += (count + 63) / 64 * 64;  // aligned as by a planner
+      count_ += (count + 63) / 64 * 64;  // aligned as in a bucket
     }
     const std::vector<float> values = random_floats(count_, 1);
     const auto bytes = std::as_bytes(std::span(values));
@@ -110,7 +110,7 @@ class CopyCase {
             "cudaMemcpyAsync");
       }
     };
-    constexpr int kFewIterations = 5;  // it takes long and varies little
+    constexpr int kFewIterations = 5;  // copies one by one take long and vary little
     result.peers.push_back(
         {"cudaMemcpyAsync per tensor", bench_.median_us(copy_each, kFewIterations)});
     const DeviceMemory device_sources = bench_.upload(std::as_bytes(std::span(sources)));
@@ -140,7 +140,7 @@ class CopyCase {
   GpuBench& bench_;
   const TensorSet& set_;
   const DType dtype_;
-  std::size_t count_ = 0;             // of the bucket
+  std::size_t count_ = 0;             // elements of the bucket
   std::vector<std::size_t> offsets_;  // of tensors, in the bucket and in their own memory
   std::vector<std::byte> tensors_, bucket_;
   std::vector<CopyChunk> host_chunks_;

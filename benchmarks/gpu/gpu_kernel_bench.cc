@@ -1,5 +1,5 @@
-// The kernels of a GPU relative to its memory bandwidth, each compared with a peer on the same
-// data. The upper bound is a copy inside the device, measured in the same run.
+// Measures Kolo's GPU kernels relative to the memory bandwidth, each compared with another library
+// on the same data. The upper bound is a copy inside the device, measured in the same run.
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@
 namespace kolo::bench {
 namespace {
 
-/// Adds a received shard to this rank's own.
+/// Measures the addition of a received shard to this rank's shard.
 std::vector<KernelTime> measure_reductions(GpuBench& bench) {
   std::vector<KernelTime> results;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
@@ -38,13 +38,13 @@ std::vector<KernelTime> measure_reductions(GpuBench& bench) {
     const std::array<const void*, 2> host_sources = {inputs[0].data(), inputs[1].data()};
     kolo::reduce(dtype, ReduceOp::kSum, inputs[0].data(), host_sources, count, 1.0);
     result.wrong = count_wrong(bench.download(on_device[0], inputs[0].size()), inputs[0]);
-    result.us = bench.median_us([&] { add(0.5); });  // The halved sum stays in range.
+    result.us = bench.median_us([&] { add(0.5); });  // The scale of 0.5 keeps the sum in range.
     results.push_back(result);
   }
   return results;
 }
 
-/// The rows of an embedding's gradient, two for each index.
+/// Measures sums of the rows of an embedding's gradient, with two rows for each index.
 std::vector<KernelTime> measure_row_sums(GpuBench& bench) {
   constexpr std::size_t kRows = 65536, kWidth = 768;
   const std::vector<float> rows = random_floats(kRows * kWidth, 1);
@@ -81,7 +81,7 @@ std::uint32_t* words(const DeviceMemory& memory) {
 
 float* floats(const DeviceMemory& memory) { return reinterpret_cast<float*>(memory.data()); }
 
-/// Top-k of one percent with its residual, compared with sorting all elements.
+/// Measures top-k of one percent with its residual, compared with sorting all elements.
 std::vector<KernelTime> measure_top_k(GpuBench& bench) {
   const std::size_t count = bench.bytes() / sizeof(float);
   const std::size_t k = count / 100;

@@ -8,7 +8,8 @@
 namespace kolo::bench {
 namespace {
 
-/// CUB's functions return the size of their temporary memory if they are given none.
+/// Allocates the temporary memory of a CUB function, and returns the call. CUB returns the size of
+/// that memory if it is passed a null pointer.
 template <typename Function>
 CubCall with_temporary(Device& device, const char* name, Function function) {
   std::size_t bytes = 0;
@@ -38,7 +39,7 @@ CubCall cub_sort_pairs(Device& device, const std::uint32_t* keys, const std::uin
   auto* const words = reinterpret_cast<std::uint32_t*>(sorted->data());
   return with_temporary(device, "cub::DeviceRadixSort::SortPairsDescending",
                         [=](void* memory, std::size_t& bytes, cudaStream_t stream) {
-                          static_cast<void>(sorted);  // lives as long as the call
+                          static_cast<void>(sorted);  // keeps the memory alive
                           return cub::DeviceRadixSort::SortPairsDescending(
                               memory, bytes, keys, words, indices, words + count, count, 0,
                               kKeyBits, stream);

@@ -1,5 +1,5 @@
-// The trainer's own memory-bound kernels relative to the memory bandwidth of a GPU. The upper bound
-// is a copy inside the device, measured in the same run; tests/trainer/cuda checks the results.
+// Measures the trainer's memory-bound kernels relative to the memory bandwidth of a GPU. The upper
+// bound is a copy inside the device, measured in the same run; tests/trainer/cuda checks results.
 
 #include <fmt/format.h>
 
@@ -28,7 +28,7 @@ DeviceMemory upload_floats(GpuBench& bench, std::size_t count, std::uint64_t see
   return bench.upload(std::as_bytes(std::span(values)));
 }
 
-/// Norm, decision and update of one float32 parameter that fills a buffer.
+/// Measures norm, decision and update of one float32 parameter that fills a buffer.
 std::vector<KernelTime> measure_updates(GpuBench& bench) {
   const std::size_t count = bench.bytes() / sizeof(float);
   const DeviceMemory gradient = upload_floats(bench, count, 1);
@@ -85,7 +85,7 @@ std::vector<KernelTime> measure_updates(GpuBench& bench) {
       {.kernel = "cast to bfloat16", .bytes = 6 * count, .us = bench.median_us(cast)}};
 }
 
-/// Rows of bfloat16 that fill a buffer.
+/// Measures layer norm on bfloat16 rows that fill a buffer.
 std::vector<KernelTime> measure_layer_norm(GpuBench& bench, std::size_t width) {
   const std::size_t rows = bench.bytes() / size_of(DType::kBFloat16) / width;
   const std::size_t bytes = rows * width * size_of(DType::kBFloat16);
@@ -94,7 +94,7 @@ std::vector<KernelTime> measure_layer_norm(GpuBench& bench, std::size_t width) {
     DeviceMemory result = bench.device().allocate(bytes, MemoryKind::kDevice);
     cuda::cast(stream_of(bench), pointer<float>(values), rows * width, DType::kBFloat16,
                result.data());
-    bench.download(result, sizeof(float));  // waits, so that `values` may go
+    bench.download(result, sizeof(float));  // blocks, so that `values` may be destroyed
     return result;
   };
   const auto room = [&](std::size_t count) {

@@ -1,11 +1,11 @@
 #!/usr/bin/env -S python3 -B
-"""Step time of kolo-train's GPT in PyTorch: same shape, bfloat16 arithmetic on float32 weights, fused AdamW.
+"""Measures the step time of kolo-train's GPT in PyTorch, in bfloat16 on float32 weights.
 
     benchmarks/gpu/torch_gpt.py [--layers 17] [--width 768] [--heads 12] [--context 1024] [--batch 8]
                             [--steps 60] [--json FILE] [--device cuda]
 
-Measured eagerly and through torch.compile, each after a warm-up, as the median over steps. The file is
-written after each of the two, so that a compilation that takes too long costs only its own row.
+Measures eager mode and torch.compile, each after a warm-up, and reports the median over steps. The
+file is written after each of the two, so that a slow compilation delays only its own row.
 """
 
 import argparse

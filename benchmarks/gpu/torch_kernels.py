@@ -1,11 +1,12 @@
 #!/usr/bin/env -S python3 -B
-"""What PyTorch needs for the operations that Kolo has kernels for, on the same data sizes.
+"""Measures PyTorch's operations for which Kolo has kernels, on the same data sizes.
 
     benchmarks/gpu/torch_kernels.py [--json FILE] [--device cuda] [--mib 256]
 
-Names and rows are those of `gpu_kernel_bench` and `gpu_trainer_bench`: `bytes` are the fewest that the operation has to read and
-write, so the share of an implementation that makes several passes is low. Times are medians over events. The
-ceiling, measured first, is a copy inside the device, bytes read plus written.
+Names and rows are those of `gpu_kernel_bench` and `gpu_trainer_bench`. `bytes` is the minimum that
+the operation must read and write, so an implementation in several passes has a low share. Times are
+medians, measured by events. The upper bound, measured first, is a copy inside the device, bytes
+read plus written.
 """
 
 import argparse
@@ -30,11 +31,11 @@ class Bench:
         self.generator = torch.Generator(self.device).manual_seed(1)
 
     def normal(self, count, dtype=torch.float32):
-        """Random values: zeros would hide work and can run faster."""
+        """Returns random values: zeros could hide work or run faster."""
         return torch.randn(count, device=self.device, generator=self.generator).to(dtype)
 
     def microseconds(self, operation):
-        """The median of many runs, by events of the device where it has some."""
+        """Returns the median time of many runs, measured by events if the device has them."""
         for _ in range(WARM_UP):
             operation()
         if self.device.type != "cuda":
@@ -54,7 +55,7 @@ class Bench:
         return statistics.median(a.elapsed_time(b) * 1e3 for a, b in zip(events, events[1:]))
 
     def measure_copy(self):
-        """Bytes per microsecond."""
+        """Measures the bytes per microsecond of a copy, read plus written."""
         source = self.normal(self.bytes // 4)
         target = torch.empty_like(source)
         self.copy_speed = 2 * self.bytes / self.microseconds(lambda: target.copy_(source))
@@ -68,14 +69,14 @@ class Bench:
 
 
 def gpt_counts():
-    """The parameters of a GPT of 124 million: embeddings, 12 blocks, the last norm."""
+    """Returns the sizes of a GPT's 124 million parameters: embeddings, 12 blocks, norm."""
     width = 768
     block = [1, 1, 3 * width, 3, width, 1, 1, 1, 4 * width, 4, 4 * width, 1]
     return [50257 * width, 1024 * width] + [rows * width for rows in 12 * block] + [width, width]
 
 
 def tensor_sets(size):
-    """Sets of float32 tensors by name, in elements."""
+    """Returns sets of float32 tensors by name; sizes are in elements."""
     sets = {"300 x 4 KiB": [1 << 10] * 300, "300 x 64 KiB": [1 << 14] * 300}
     for name, each in (("4 KiB each", 1 << 12), ("16 KiB each", 1 << 14), ("64 KiB each", 1 << 16), ("1 MiB each", 1 << 20)):
         sets[name] = [each // 4] * max(1, size // each)
@@ -83,7 +84,7 @@ def tensor_sets(size):
 
 
 def copies(bench, name, counts):
-    """Between tensors and a bucket of the same type."""
+    """Measures copies between tensors and a bucket of the same type."""
     tensors = [bench.normal(count) for count in counts]
     views = list(bench.normal(sum(counts)).split(counts))
     traffic = 8 * sum(counts)
@@ -92,7 +93,7 @@ def copies(bench, name, counts):
 
 
 def casts(bench, name, counts, dtype):
-    """Scaled and rounded into a bucket; and back, unscaled, with a look for infinities."""
+    """Measures scaling and rounding into a bucket, and back with a check for infinities."""
     tensors = [bench.normal(count) for count in counts]
     views = list(bench.normal(sum(counts), dtype).split(counts))
     traffic = 6 * sum(counts)
@@ -110,7 +111,7 @@ def casts(bench, name, counts, dtype):
 
 
 def addition(bench, dtype):
-    """A received shard added to the own one."""
+    """Measures the addition of a received shard to this rank's shard."""
     count = bench.bytes // dtype.itemsize
     own, received = bench.normal(count, dtype), bench.normal(count, dtype)
     name = str(dtype).removeprefix("torch.")
@@ -118,7 +119,7 @@ def addition(bench, dtype):
 
 
 def selection(bench):
-    """The largest of residual plus gradient with their places, taken out of the residual."""
+    """Measures the selection of the largest sums of gradient and residual, with their indices."""
     count = bench.bytes // 4
     k = max(1, count // 100)
     gradient, residual = bench.normal(count), bench.normal(count)
@@ -134,7 +135,7 @@ def selection(bench):
 
 
 def optimizer(bench):
-    """Fused AdamW with float32 weights, and the bfloat16 copy that the next step computes with."""
+    """Measures fused AdamW with float32 weights, and the bfloat16 copy for the next step."""
     count = bench.bytes // 4
     weights = torch.nn.Parameter(bench.normal(count))
     weights.grad = bench.normal(count)
@@ -149,7 +150,7 @@ def optimizer(bench):
 
 
 def layer_norm(bench, width):
-    """Forward and backward of rows in bfloat16; gains and biases are too small to count."""
+    """Measures forward and backward passes of bfloat16 rows. Gains and biases do not count."""
     rows = max(1, bench.bytes // 2 // width)
     shape = (rows, width)
     x, gradient = (bench.normal(rows * width, torch.bfloat16).view(shape) for _ in range(2))

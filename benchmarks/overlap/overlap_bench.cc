@@ -79,8 +79,8 @@ class KoloOverlap final : public OverlapSystem {
   GradientSet gradients_;
 };
 
-/// Blocking calls: one for adjacent gradients; or one on a buffer to and from which separate
-/// gradients are copied; or one per gradient. `counts` belongs to the runs.
+/// Sums gradients by blocking calls: one on adjacent gradients, one on a buffer to and from which
+/// gradients are copied, or one per gradient. `counts` holds the elements of each run.
 class BlockingOverlap final : public OverlapSystem {
  public:
   BlockingOverlap(std::string name, Calls calls, std::vector<std::unique_ptr<CollectiveRun>> runs,
@@ -93,7 +93,7 @@ class BlockingOverlap final : public OverlapSystem {
         separate_(reinterpret_cast<float*>(memory_.data()), memory_ ? counts_[0] : 0) {}
 
   std::string name() const override { return name_; }
-  /// The algorithm of the largest gradient.
+  /// Returns the algorithm of the run with the most elements.
   std::string algorithm() const override {
     const auto largest = std::ranges::max_element(counts_) - counts_.begin();
     return runs_[static_cast<std::size_t>(largest)]->algorithm();
@@ -136,8 +136,8 @@ class BlockingOverlap final : public OverlapSystem {
   std::span<float> separate_;
 };
 
-/// Index of the fastest of several all-reduces of `count` elements, by the slowest rank.
-/// Collective.
+/// Returns the index of the run that is fastest on the slowest rank, among several all-reduces of
+/// `count` elements. Collective.
 std::size_t fastest_of(Runtime& runtime, const std::vector<std::unique_ptr<CollectiveRun>>& runs,
                        std::size_t count) {
   const std::vector<float> ones(count, 1.0f);
@@ -157,16 +157,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kGradientsPerLayer = 12;
 
-/// A fixed amount of computation, in registers and the first-level cache, in place of a backward
-/// pass. It takes longer if communication takes the core away, which waiting for the clock would
-/// hide.
+/// A fixed amount of computation in registers and the first-level cache, in place of a backward
+/// pass. It takes longer if communication uses the core; a wait for the clock would not show that.
 class ComputeWork {
  public:
-  /// Measures a unit while all ranks compute. Collective.
+  /// Measures the time of one unit while all ranks compute. Collective.
   explicit ComputeWork(Runtime& runtime) {
     values_.fill(1.0f);
-    const volatile std::size_t units = kUnitsAtOnce;  // a constant would get its own loop
-    // Takes the best of a few: the core's frequency rises first, and other processes may disturb.
+    const volatile std::size_t units = kUnitsAtOnce;  // a constant would get another loop
+    // Takes the fastest of five: the core's frequency rises first, and other processes may disturb.
     for (int i = 0; i < 5; ++i) {
       runtime.barrier().wait();
       double us = bench::time_us([&] { run(units); }) / static_cast<double>(kUnitsAtOnce);
@@ -175,15 +174,14 @@ class ComputeWork {
     }
   }
 
-  /// The units that take `us` microseconds on the slowest rank; equal on all ranks.
+  /// Returns the units that take `us` microseconds on the slowest rank; equal on all ranks.
   std::size_t units_of(double us) const { return static_cast<std::size_t>(us / unit_us_); }
 
-  /// One function for all callers, because inlined copies of a loop differ in speed by up to two
-  /// times.
+  /// Must not be inlined: copies of this loop differ in speed by up to a factor of two.
   [[gnu::noinline]] void run(std::size_t units) {
     for (std::size_t unit = 0; unit < units; ++unit) {
       for (float& value : values_) value = value * 0.999f + 0.001f;
-      // Makes the compiler assume that the result is read, so that it removes nothing.
+      // The compiler must assume that the result is read; otherwise it would remove the loop.
       asm volatile("" : : "g"(values_.data()) : "memory");
     }
   }
@@ -194,7 +192,7 @@ class ComputeWork {
   double unit_us_ = std::numeric_limits<double>::infinity();
 };
 
-/// The backward pass and the update, cut at the gradients.
+/// The computation of the backward pass and of the update, divided among the gradients.
 class Pass {
  public:
   Pass(Runtime& runtime, const OverlapOptions& options) : work_(runtime) {
@@ -206,7 +204,7 @@ class Pass {
     }
   }
 
-  /// Calls `ready` with each gradient once it is computed.
+  /// Calls `ready` with each gradient when it is computed, from last to first.
   template <typename Ready>
   void run_backward(Ready&& ready) {
     for (std::size_t i = units_.size(); i-- > 0;) {
@@ -214,7 +212,7 @@ class Pass {
       ready(i);
     }
   }
-  /// Calls `await` with each gradient before it is updated, first to last.
+  /// Calls `await` with each gradient before it is updated, from first to last.
   template <typename Await>
   void run_update(Await&& await) {
     for (std::size_t i = 0; i < update_units_.size(); ++i) {
@@ -228,7 +226,7 @@ class Pass {
   std::vector<std::size_t> units_, update_units_;
 };
 
-/// Time of `work` on this rank in microseconds; all ranks begin together.
+/// Returns the time of `work` on this rank in microseconds; all ranks begin together.
 template <typename Work>
 double time_together_us(Runtime& runtime, const Work& work) {
   runtime.barrier().wait();
@@ -240,8 +238,8 @@ double median_us(Runtime& runtime, std::vector<double> times) {
   return summarise(std::move(times)).median;
 }
 
-/// Backward pass, communication and update. Returns the microseconds from the end of the backward
-/// pass to the sums of the first layer.
+/// Runs backward pass, communication and update. Returns the microseconds from the end of the
+/// backward pass until the first layer's gradients are summed.
 double iterate(OverlapSystem& system, Pass& pass) {
   pass.run_backward([&](std::size_t i) { system.ready(i); });
   const auto start = Clock::now();
@@ -263,7 +261,7 @@ void communicate(OverlapSystem& system, std::size_t gradients) {
   system.finish();
 }
 
-/// Every rank contributes its number plus one.
+/// Checks one iteration in which each rank contributes its number plus one.
 std::uint64_t count_wrong(Runtime& runtime, OverlapSystem& system, Pass& pass) {
   const int ranks = runtime.world_size();
   system.fill(static_cast<float>(runtime.rank() + 1));
@@ -292,7 +290,7 @@ std::unique_ptr<OverlapSystem> make_blocking_overlap(Runtime& runtime, Collectiv
   check(calls != Calls::kBuckets, "blocking calls know no buckets");
   const std::vector<std::size_t> each =
       calls == Calls::kEach ? counts : std::vector<std::size_t>{total(counts)};
-  std::map<std::size_t, std::size_t> fastest;  // index of the fastest variant, by count
+  std::map<std::size_t, std::size_t> fastest;  // number of elements -> index of the fastest run
   std::vector<std::unique_ptr<CollectiveRun>> chosen;
   for (const std::size_t count : each) {
     auto runs = peer.prepare({.bytes = count * sizeof(float), .home = Home::kUser});
@@ -329,7 +327,7 @@ std::vector<OverlapRow> measure_overlap(Runtime& runtime,
     if (counts) compute.push_back(alone);
     for (std::size_t s = 0; s < systems.size(); ++s) {
       OverlapSystem& system = *systems[s];
-      system.fill(0);  // so that sums which grow in place stay ordinary numbers
+      system.fill(0);  // sums in place would grow beyond ordinary numbers
       const double communication =
           time_together_us(runtime, [&] { communicate(system, options.counts.size()); });
       double first = 0;

@@ -81,7 +81,7 @@ bool run(OverlapCommand& command) {
   command.options.counts = transformer_gradients(command.layers, command.width);
   Peers peers(command.compare);
   peers.keep_launcher();
-  // Each runtime has one fusion size, so there are several runtimes.
+  // Each fusion size has a runtime, because it is an option of the runtime.
   std::deque<Runtime> runtimes;
   std::vector<std::unique_ptr<OverlapSystem>> systems;
   for (const std::size_t size : parse_sizes("--fusion-sizes", command.fusion_sizes)) {

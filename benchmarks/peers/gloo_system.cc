@@ -37,8 +37,8 @@
 namespace kolo::bench {
 namespace {
 
-/// Gloo's key-value store on Kolo's exchange. All ranks set the same number of keys before they get
-/// those of the others, so each `set` is collective and no `get` has to wait.
+/// Gloo's key-value store, implemented by Kolo's exchange. All ranks set the same number of keys
+/// before they get keys of other ranks, so each `set` is collective and no `get` waits.
 class ExchangeStore final : public gloo::rendezvous::Store {
  public:
   /// `name` must be new for every store.
@@ -71,21 +71,21 @@ std::shared_ptr<gloo::transport::Device> open_device(const Runtime& runtime) {
   return gloo::transport::tcp::CreateDevice(attributes);
 }
 
-/// Gloo's connections among all ranks. Each name has connections of its own: when Gloo's functions
+/// Gloo's connections among all ranks. Each name has separate connections: when Gloo's functions
 /// and its older classes shared connections, 4 ranks hung inside Gloo at 16 MiB and more.
 class GlooContexts {
  public:
-  /// `runtime` outlives it: ranks exchange addresses through it. Errors: those of
-  /// `network_address`.
+  /// `runtime` outlives this object, because ranks exchange addresses through it. Errors: the
+  /// errors of `network_address`.
   explicit GlooContexts(Runtime& runtime) : runtime_(runtime), device_(open_device(runtime)) {}
 
-  /// The connections for this name. Collective at the first use of a name.
+  /// Returns the connections for `name`. The first call with a name is collective.
   std::shared_ptr<gloo::Context> of(const std::string& name) {
     std::shared_ptr<gloo::Context>& found = contexts_[name];
     if (found != nullptr) return found;
     auto context =
         std::make_shared<gloo::rendezvous::Context>(runtime_.rank(), runtime_.world_size());
-    // Links may be slow: 64 MiB between 4 nodes at 100 Mbit/s take 8 s.
+    // The timeout allows for slow links: 64 MiB between 4 nodes at 100 Mbit/s take 8 s.
     context->setTimeout(std::chrono::minutes(1));
     ExchangeStore store(runtime_, name);
     context->connectFullMesh(store, device_);
@@ -95,10 +95,10 @@ class GlooContexts {
  private:
   Runtime& runtime_;
   std::shared_ptr<gloo::transport::Device> device_;
-  std::map<std::string, std::shared_ptr<gloo::Context>> contexts_;  // shared by Gloo's algorithms
+  std::map<std::string, std::shared_ptr<gloo::Context>> contexts_;  // by name
 };
 
-/// The one of these four values that belongs to `op`.
+/// Returns the value for `op`.
 template <typename Value>
 Value of_op(ReduceOp op, Value sum, Value min, Value max, Value product) {
   return op == ReduceOp::kMin    ? min
@@ -119,14 +119,14 @@ auto function(ReduceOp op) {
   return of_op<Function>(op, &gloo::sum<T>, &gloo::min<T>, &gloo::max<T>, &gloo::product<T>);
 }
 
-/// Gloo's function for a collective, called as in PyTorch: options, including buffers, are created
-/// for each call. `T` is the element type that it counts: bytes if it only moves elements.
+/// Gloo's function for a collective. As in PyTorch, each call creates the options, including the
+/// buffers. `T` is the element type; it is bytes if elements are only moved.
 template <typename T>
 class FunctionRun final : public MemoryRun {
  public:
-  /// `tags`, which outlives it, is the tag of the next call. A rank may begin a call while another
-  /// is still in the previous one, so each call has its own tag; all ranks make the same calls in
-  /// the same order.
+  /// `tags` is the tag of the next call, and must outlive this object. Each call has a separate
+  /// tag, because a rank may begin a call while another rank is still in the previous one. All
+  /// ranks make the same calls in the same order.
   FunctionRun(const std::shared_ptr<gloo::Context>& context, std::uint32_t& tags,
               const CollectiveCase& what, std::string name,
               gloo::AllreduceOptions::Algorithm of_all_reduce = {})
@@ -160,7 +160,7 @@ class FunctionRun final : public MemoryRun {
       case Verb::kSendRecv:
         return ping_pong();
       case Verb::kReduceScatter:
-        break;  // done by another run
+        break;  // handled by another run
     }
   }
 
@@ -184,13 +184,14 @@ class FunctionRun final : public MemoryRun {
                   ? HostMemory(memory_.contribution_bytes())
                   : HostMemory()) {}
 
-  /// Gloo gathers in place from the root's own part; in a broadcast only the root has an input.
+  /// Returns whether the call has an input. Gloo's gather takes the root's part from the input even
+  /// in place; in a broadcast only the root has an input.
   bool has_input() const {
     if (what_.verb == Verb::kGather) return true;
     return !memory_.in_place() && (what_.verb != Verb::kBroadcast || context_->rank == kRoot);
   }
   T* in() const { return static_cast<T*>(memory_.contribution()); }
-  /// Gloo's reduce needs memory for partial sums on all ranks.
+  /// Returns the output. Gloo's reduce writes partial sums to the output of every rank.
   T* out() const {
     return scratch_ ? reinterpret_cast<T*>(scratch_.data()) : static_cast<T*>(memory_.result());
   }
@@ -221,14 +222,15 @@ class FunctionRun final : public MemoryRun {
     function_of_gloo(options);
   }
 
-  /// The parts of all ranks in the root's contribution.
+  /// Returns the addresses of all ranks' parts in the root's contribution.
   std::vector<T*> parts() const {
     std::vector<T*> all;
     for (std::size_t at = 0; at < contributed_; at += received_) all.push_back(in() + at);
     return all;
   }
 
-  /// The first of two partners sends, then the other. No rank is connected with itself.
+  /// Sends a message to the partner and back. The lower rank sends first. A rank that is its own
+  /// partner copies the message.
   void ping_pong() {
     const int peer = partner(context_->rank, context_->size);
     if (peer == context_->rank) {
@@ -253,13 +255,13 @@ class FunctionRun final : public MemoryRun {
   std::uint32_t& tags_;
   CollectiveCase what_;
   gloo::AllreduceOptions::Algorithm of_all_reduce_;
-  std::size_t contributed_, received_;  // elements of T
+  std::size_t contributed_, received_;  // in elements of T
   HostMemory scratch_;
-  HostMemory copy_;  ///< Copy of the contribution to an all-to-all in place, which Gloo lacks.
+  HostMemory copy_;  ///< Contribution to an all-to-all in place, which Gloo does not support.
 };
 
-/// One of Gloo's older classes, which work in place in a buffer for the parts of all ranks, and
-/// write the result to its beginning.
+/// A run of one of Gloo's older classes. They work in place, in a buffer for the parts of all
+/// ranks, and write the result to the beginning of the buffer.
 class ClassRun final : public MemoryRun {
  public:
   using Make = std::function<std::unique_ptr<gloo::Algorithm>(void*)>;
@@ -283,7 +285,7 @@ class ClassRun final : public MemoryRun {
   std::unique_ptr<gloo::Algorithm> made_;
 };
 
-/// Without elements there is nothing to do, which Gloo would treat as an error.
+/// A run without elements. It does nothing, because Gloo would report an error.
 class EmptyRun final : public MemoryRun {
  public:
   explicit EmptyRun(const CollectiveCase& what) : MemoryRun(CallerMemory(what, {}), "none") {}
@@ -322,7 +324,7 @@ class GlooSystem final : public CollectiveSystem {
  private:
   using Runs = std::vector<std::unique_ptr<CollectiveRun>>;
 
-  /// The connections of one algorithm.
+  /// Returns the connections of one algorithm.
   std::shared_ptr<gloo::Context> connections(const CollectiveCase& what, const char* way) {
     return contexts_.of(fmt::format("{}, {}", to_string(what.verb), way));
   }
@@ -334,7 +336,7 @@ class GlooSystem final : public CollectiveSystem {
         std::make_unique<FunctionRun<T>>(connections(what, way), tags_, what, way, of_all_reduce));
   }
 
-  /// `Class` is one of Gloo's older classes; its constructor takes `arguments` in the middle.
+  /// Adds a run of one of Gloo's older classes. `arguments` go to its constructor.
   template <template <typename> typename Class, typename T, typename... Arguments>
   void add_class(const CollectiveCase& what, const char* way, Runs& runs,
                  const Arguments&... arguments) {

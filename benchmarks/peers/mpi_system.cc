@@ -22,22 +22,22 @@
 namespace kolo::bench {
 namespace {
 
-/// One of MPI's algorithms for a collective: a communicator of all ranks that uses it.
+/// One of MPI's algorithms for a collective, with a communicator of all ranks that uses it.
 struct MpiAlgorithm {
   std::string name;
-  std::shared_ptr<const MPI_Comm> comm;  ///< Shared by the runs that use it; freed by the last one.
-  bool works_in_place = true;            ///< The collective with MPI_IN_PLACE is safe.
+  std::shared_ptr<const MPI_Comm> comm;  ///< Shared by the runs; the last run frees it.
+  bool works_in_place = true;            ///< Whether MPI_IN_PLACE may be used.
 };
 
-/// One of Open MPI's numbered algorithms.
+/// One of the numbered algorithms in Open MPI.
 struct Numbered {
   int number;
   const char* name;
 };
 
 /// The variable of Open MPI's component `tuned` that selects the algorithm of a collective, and its
-/// values. Excludes linear all-reduces, which are never the best, and algorithms for two ranks or
-/// an even number of ranks, which the component chooses by itself.
+/// values. Linear all-reduces are excluded because they are never the best. Algorithms for two
+/// ranks or an even number of ranks are excluded because the component chooses them by itself.
 struct Tuned {
   const char* variable;
   std::vector<Numbered> algorithms;
@@ -100,7 +100,7 @@ std::shared_ptr<const MPI_Comm> duplicate_world() {
   return owned(comm);
 }
 
-/// A communicator whose collectives come from one component of Open MPI, where it has them.
+/// Makes a communicator of all ranks that prefers the collectives of one component of Open MPI.
 std::shared_ptr<const MPI_Comm> world_preferring(const char* component) {
   MPI_Info info = MPI_INFO_NULL;
   MPI_Info_create(&info);
@@ -111,13 +111,13 @@ std::shared_ptr<const MPI_Comm> world_preferring(const char* component) {
   return owned(comm);
 }
 
-/// Index of a control variable; -1 if this MPI has no variable of that name.
+/// Returns the index of a control variable; -1 if this MPI has no variable of that name.
 int find_variable(const char* name) {
   int index = -1;
   return MPI_T_cvar_get_index(name, &index) == MPI_SUCCESS ? index : -1;
 }
 
-/// Whether there are several nodes and one of them has several ranks, according to MPI. Collective.
+/// Returns whether MPI sees several nodes of which one has several ranks. Collective.
 bool has_two_levels() {
   MPI_Comm node = MPI_COMM_NULL;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
@@ -129,17 +129,17 @@ bool has_two_levels() {
   return most > 1 && most < world_size;
 }
 
-/// The algorithms that may be the best. Collective.
-/// - "default", MPI's own choice by size;
-/// - from Open MPI, each algorithm of its component `tuned`, set through MPI's tool interface for
-///   communicators that are made afterwards;
-/// - from Open MPI, if a node of several has more than one rank, its hierarchical component `han`.
-///   Its all-reduce and its reduce crash in place (4.1.4, segmentation fault), so there the
-///   contribution must be copied.
+/// Returns the algorithms of MPI that may be the best. Collective.
+/// - "default" is MPI's own choice by size.
+/// - Open MPI has the algorithms of its component `tuned`. Each is selected through MPI's tool
+///   interface for the communicators that are made afterwards.
+/// - Open MPI has its hierarchical component `han`, used if there are several nodes and one has
+///   several ranks. Its all-reduce and reduce crash in place (4.1.4, segmentation fault), so the
+///   contribution is copied.
 std::vector<MpiAlgorithm> find_mpi_algorithms(Verb verb) {
   std::vector<MpiAlgorithm> algorithms;
   algorithms.push_back({.name = "default", .comm = duplicate_world()});
-  if (verb == Verb::kSendRecv) return algorithms;  // there is one way to send
+  if (verb == Verb::kSendRecv) return algorithms;  // there is one algorithm to send
   int provided = 0;
   if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return algorithms;
   MPI_T_cvar_handle handle = nullptr;
@@ -200,14 +200,14 @@ int size_of(MPI_Comm comm) {
   return size;
 }
 
-/// In place, MPI writes a rank's sums to the beginning of the buffer instead of the rank's part.
+/// In place, MPI writes a rank's sums to the beginning of the buffer, not to the rank's part.
 CaseCounts counts_in_mpi(const CollectiveCase& what, MPI_Comm comm) {
   CaseCounts counts = counts_of(what, rank_of(comm), size_of(comm));
   if (what.verb == Verb::kReduceScatter) counts.received_at = 0;
   return counts;
 }
 
-/// The number of elements of one call, or of each rank's part.
+/// Returns the number of elements of a call, or of each rank's part.
 int count_in_mpi(const CollectiveCase& what, int ranks) {
   const std::size_t count = has_parts(what.verb) ? what.part(ranks) : what.count();
   constexpr std::size_t kMost = std::numeric_limits<int>::max();
@@ -256,7 +256,7 @@ class MpiRun final : public MemoryRun {
         MPI_Alltoall(in, count_, type_, out, count_, type_, comm);
         return;
       case Verb::kBroadcast:
-        memory_.copy_contribution();  // works only in place
+        memory_.copy_contribution();  // MPI works only in place here
         MPI_Bcast(out, count_, type_, kRoot, comm);
         return;
       case Verb::kSendRecv:
@@ -264,8 +264,8 @@ class MpiRun final : public MemoryRun {
         return;
     }
   }
-  /// UCX sends a queued message in the next MPI call, and there is none while ranks wait for each
-  /// other in Kolo. A barrier ensures such calls: no rank leaves it before all have entered.
+  /// UCX sends a queued message in the next MPI call, and ranks that wait for each other in Kolo
+  /// make none. No rank leaves the barrier before all have entered it, so all messages are sent.
   void settle() override { MPI_Barrier(*algorithm_.comm); }
   std::string algorithm() const override {
     const bool is_copied = copy_ || (verb_ == Verb::kBroadcast && !memory_.in_place());
@@ -276,7 +276,7 @@ class MpiRun final : public MemoryRun {
   static constexpr int kRoot = 0;
   static constexpr int kTag = 0;
 
-  /// The first of two partners sends, then the other.
+  /// Sends a message to the partner and back. The lower rank sends first.
   void ping_pong(MPI_Comm comm) {
     const int rank = rank_of(comm);
     const int peer = partner(rank, size_of(comm));
@@ -296,12 +296,11 @@ class MpiRun final : public MemoryRun {
     }
   }
 
-  /// Whether this rank uses one buffer for input and output; in a rooted collective, only the root
-  /// does.
+  /// Returns whether input and output are one buffer; in rooted collectives only on the root.
   bool has_one_buffer() const {
     return memory_.in_place() && (!has_root(verb_) || rank_of(*algorithm_.comm) == kRoot);
   }
-  /// The input to pass to MPI.
+  /// Returns the input to pass to MPI.
   const void* input() {
     if (!has_one_buffer()) return memory_.contribution();
     if (copy_) {
@@ -310,7 +309,7 @@ class MpiRun final : public MemoryRun {
     }
     return verb_ == Verb::kScatter ? memory_.contribution() : MPI_IN_PLACE;
   }
-  /// The output to pass to MPI; for a root that scatters in place, MPI_IN_PLACE.
+  /// Returns the output to pass to MPI: MPI_IN_PLACE for the root of a scatter in place.
   void* output() const {
     return has_one_buffer() && !copy_ && verb_ == Verb::kScatter ? MPI_IN_PLACE : memory_.result();
   }
@@ -318,7 +317,7 @@ class MpiRun final : public MemoryRun {
   Verb verb_;
   MPI_Datatype type_;
   MPI_Op op_;
-  int count_;        ///< Elements of a call, or of each part.
+  int count_;        ///< Number of elements of a call, or of each rank's part.
   HostMemory copy_;  ///< Copy of the contribution, for an algorithm that does not work in place.
   MpiAlgorithm algorithm_;
 };
@@ -330,7 +329,7 @@ class MpiSystem final : public CollectiveSystem {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
     int length = 0;
     MPI_Get_library_version(text, &length);
-    // Details about the build follow after a comma or on further lines.
+    // The version ends at a comma or line break; details about the build follow.
     return std::string(text, std::string_view(text).find_first_of(",\n"));
   }
   std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
@@ -351,8 +350,8 @@ class MpiSystem final : public CollectiveSystem {
 }  // namespace
 
 std::shared_ptr<void> start_mpi() {
-  // Open MPI honours a chosen algorithm only if this is set at the start. Its default choice by
-  // size remains.
+  // Open MPI uses a selected algorithm only if this variable is set at the start. Without a
+  // selection, it still chooses by size.
   ::setenv("OMPI_MCA_coll_tuned_use_dynamic_rules", "1", 0);
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);

@@ -22,7 +22,7 @@ struct CommTraits {
 };
 using Comm = UniqueHandle<CommTraits>;
 
-/// The index of the CUDA device that holds the memory of `device`.
+/// Returns the index of the CUDA device that holds the memory of `device`.
 int cuda_index(Device& device) {
   const DeviceMemory probe = device.allocate(1, MemoryKind::kDevice);
   cudaPointerAttributes attributes{};
@@ -43,7 +43,7 @@ Comm connect(Runtime& runtime) {
   return Comm(comm);
 }
 
-/// One of NCCL's collectives, or sends and receives in one launch, in the caller's memory.
+/// A run of one of NCCL's collectives, or of sends and receives in one launch.
 class NcclRun final : public MemoryRun {
  public:
   NcclRun(ncclComm_t comm, int index, Runtime& runtime, Device& device, const CollectiveCase& what)
@@ -95,12 +95,12 @@ class NcclRun final : public MemoryRun {
       case Verb::kAllToAll:
         return exchange();
       case Verb::kSparseRows:
-        break;  // not available in NCCL
+        break;  // NCCL does not support it
     }
   }
 
-  /// Each rank sends its parts in the order of its buffers. In place, the part that the root keeps
-  /// is already in place.
+  /// Sends each rank's parts in the order of its buffers, except a part that the root keeps in
+  /// place.
   void exchange() {
     check_call(ncclGroupStart());
     auto* in = static_cast<std::byte*>(memory_.contribution());
@@ -124,7 +124,7 @@ class NcclRun final : public MemoryRun {
     check_call(ncclGroupEnd());
   }
 
-  /// The first of two partners sends, then the other; a single rank sends to itself.
+  /// Sends a message to the partner and back; the lower rank first. A single rank sends to itself.
   void ping_pong() {
     const int peer = partner(rank_, ranks_);
     const bool is_alone = peer == rank_;

@@ -14,13 +14,13 @@
 namespace kolo::bench {
 namespace {
 
-/// Used only by a job over TCP.
+/// Timeout of the launch, used only by a job over TCP.
 [[maybe_unused]] constexpr std::chrono::seconds kStartUp{60};
 
-/// A system of this build.
+/// A system that this build can measure.
 struct Peer {
   std::function<std::unique_ptr<CollectiveSystem>(Runtime&)> make;
-  /// Whether it has the collective, or an equivalent.
+  /// Returns whether the system supports the collective or an equivalent.
   bool (*has)(Verb);
 };
 
@@ -67,7 +67,7 @@ Peers::Peers(std::vector<std::string> names, Verb verb) : names_(std::move(names
 
 #if KOLO_WITH_MPI
 void Peers::use_mpi() {
-  if (mpi_.use_count() == 0) mpi_ = start_mpi();  // it may be empty
+  if (mpi_.use_count() == 0) mpi_ = start_mpi();  // `start_mpi` may return an empty pointer
 }
 #endif
 

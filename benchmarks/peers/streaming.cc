@@ -28,12 +28,12 @@
 namespace kolo::bench {
 namespace {
 
-/// Time for which a thread of the runtime may poll after a barrier, on a measured core.
+/// Time for which a thread of the runtime may still poll after a barrier.
 constexpr std::chrono::microseconds kRest{200};
 
-/// Equally large memory of each rank of a job on one node, mapped by all of them. Collective;
-/// `name` must be new for every call. Units: bytes, a multiple of the page size; nothing is
-/// committed. Errors: those of `Arena`; KoloError(kIo) if a rank may not open a peer's memory.
+/// Maps equally large memory of each rank of a job on one node. All ranks map all of it. `bytes` is
+/// a multiple of the page size; pages are not committed. Collective; `name` must be new for every
+/// call. Errors: the errors of `Arena`; KoloError(kIo) if a rank may not open a peer's memory.
 std::vector<Arena> map_arenas(Runtime& runtime, std::string_view name, std::size_t bytes) {
   const auto own = static_cast<std::size_t>(runtime.rank());
   std::vector<Arena> arenas;
@@ -64,11 +64,11 @@ struct Stream {
   std::size_t count = 0;
 };
 
-/// The contributions and results of all ranks of a node for one case, in memory that all have
+/// The contributions and results of all ranks of a node for one case, in memory that all ranks have
 /// mapped. Threads: the main thread.
 class CaseMemory {
  public:
-  /// Collective; `name` must be new for every call. Errors: those of `map_arenas`.
+  /// Collective; `name` must be new for every call. Errors: the errors of `map_arenas`.
   CaseMemory(Runtime& runtime, std::string_view name, const CollectiveCase& what)
       : rank_(runtime.rank()),
         ranks_(runtime.world_size()),
@@ -84,7 +84,7 @@ class CaseMemory {
     }
   }
 
-  /// Copies the contribution of this rank to the memory that is read.
+  /// Copies the contribution of this rank to the mapped memory.
   void write(const std::byte* elements) {
     for (std::size_t i = 0; i < spec_.size(); ++i) {
       if (!spec_.part(i).contributes(rank_)) continue;
@@ -94,7 +94,7 @@ class CaseMemory {
     }
   }
 
-  /// The work of `rank`: a share of the common sum, or the data that it receives.
+  /// Returns the work of `rank`: its share of the common sum, or the data that it receives.
   std::vector<Stream> streams(int rank) const {
     std::vector<Stream> all;
     for (std::size_t i = 0; i < spec_.size(); ++i) {
@@ -116,8 +116,8 @@ class CaseMemory {
   }
 
  private:
-  /// The offset of each part, and the end of the last one. One line separates parts, so that they
-  /// do not map to the same sets of a cache.
+  /// Returns the offset of each part, and the end of the last. A cache line separates parts, so
+  /// that they do not use the same sets of a cache.
   std::vector<std::size_t> begins() const {
     std::vector<std::size_t> all{0};
     for (const CollectiveSpec::Part& part : spec_.parts()) {
@@ -156,7 +156,7 @@ class CaseMemory {
   std::vector<Arena> arenas_;  // by rank
 };
 
-/// Threads: the main thread. Errors: those of the runtime.
+/// Runs the copies and sums of a case. Threads: the main thread. Errors: those of the runtime.
 class StreamingRun final : public CollectiveRun {
  public:
   StreamingRun(Runtime& runtime, std::shared_ptr<CaseMemory> memory, Stores stores)
@@ -175,7 +175,7 @@ class StreamingRun final : public CollectiveRun {
   }
   void read(void*) override {}
   void read_contribution(void*) override {}
-  /// Returns when all ranks have arrived and the runtime's threads sleep.
+  /// Waits until all ranks have called it and the runtime's threads sleep.
   void align() override {
     runtime_.barrier().wait();
     const auto begin = std::chrono::steady_clock::now() + kRest;

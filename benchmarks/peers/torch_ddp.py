@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Measures what data parallelism costs over Kolo and over Gloo, in turns, in one job.
+"""Measures the cost of data parallelism over Kolo and over Gloo, alternating in one job.
 
     torchrun --nproc-per-node 2 benchmarks/peers/torch_ddp.py [--json FILE]
     scripts/cluster run -np 2 --ppn 1 -- PYTHON benchmarks/peers/torch_ddp.py     # between hosts
 
-Prints the median time of a training step with DDP over each backend, with Kolo's optimizer, and without any exchange of
-gradients (`no_sync`). Exposed is the difference. Then all-reduces by size. The exit status is 1 if losses over Kolo and
-over Gloo differ. One thread per rank; bind ranks to cores. See
+Prints the median time of a training step with DDP over each backend, with Kolo's optimizer, and
+without any exchange of gradients (`no_sync`). Exposed time is the difference to the latter. Then
+prints all-reduces by size. The exit status is 1 if losses over Kolo and over Gloo differ. Each rank
+has one thread; bind ranks to cores. See
 docs/pytorch.md.
 """
 
@@ -31,7 +32,7 @@ DENSITY = 0.01
 
 
 def alone(make):
-    """No exchange at all."""
+    """Makes a run that never exchanges gradients."""
     model, loss = make()
     parallel = DistributedDataParallel(model)
     return torch_runs.Training(parallel, loss, context=parallel.no_sync)

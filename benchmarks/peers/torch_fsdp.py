@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measures what FSDP2 costs over Kolo and over Gloo, in turns, in one job, and compares their losses.
+"""Measures the cost of FSDP2 over Kolo and over Gloo, alternating in one job, and compares losses.
 
     torchrun --nproc-per-node 2 benchmarks/peers/torch_fsdp.py [--json FILE]
 
-Prints the median time of a training step of a small GPT, sharded over each backend, and whole without any exchange.
-Exposed is the difference. The exit status is 1 if the losses differ. Where Gloo sums instead of averaging
-(github.com/pytorch/pytorch/issues/162338), a line says so, and FSDP divides its sums. One thread per rank; bind ranks to
-cores.
+Prints the median time of a training step of a small GPT, sharded over each backend, and unsharded
+without any exchange. Exposed time is the difference to the latter. The exit status is 1 if the
+losses differ. If Gloo sums instead of averaging (github.com/pytorch/pytorch/issues/162338), a line
+says so, and FSDP divides its sums. Each rank has one thread; bind ranks to cores.
 """
 
 import os
@@ -21,11 +21,11 @@ import torch_runs
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
-import kolo.torch  # noqa: F401  # the backend
+import kolo.torch  # noqa: F401  # registers the backend
 
 
 def averages(group):
-    """Whether a reduce-scatter of `group` averages, as FSDP asks it to."""
+    """Returns whether a reduce-scatter of `group` averages when asked to."""
     mean = torch.empty(1)
     dist.reduce_scatter_tensor(mean, torch.full((dist.get_world_size(),), 2.0), dist.ReduceOp.AVG, group=group)
     return mean.item() == 2.0

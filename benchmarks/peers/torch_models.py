@@ -1,4 +1,4 @@
-"""The models of kolo-train in PyTorch, for benchmarks beside it."""
+"""The models of kolo-train in PyTorch, for comparison in benchmarks."""
 
 import torch
 from torch import nn
@@ -9,14 +9,14 @@ HEADS = 4
 LAYERS = 4
 
 class Mlp(nn.Sequential):
-    """trainer/models/image_models.h, of 1.9 M parameters."""
+    """The MLP of trainer/models/image_models.h, with 1.9 M parameters."""
 
     def __init__(self):
         super().__init__(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
 
 
 class Convolutions(nn.Sequential):
-    """trainer/models/image_models.h: convolution, pooling and ReLU, then a hidden dense layer."""
+    """The LeNet and convnet of trainer/models/image_models.h."""
 
     def __init__(self, side, channels, kernel, padding, hidden):
         layers = []
@@ -29,7 +29,8 @@ class Convolutions(nn.Sequential):
 
 
 class LstmClassifier(nn.Module):
-    """trainer/models/text_models.h. Texts are padded, [steps, texts], which is faster here than packed sequences."""
+    """The LSTM of trainer/models/text_models.h on padded texts, [steps, texts]. Padding is
+    faster here than packed sequences."""
 
     def __init__(self, words, classes, lengths):
         super().__init__()
@@ -45,7 +46,7 @@ class LstmClassifier(nn.Module):
 
 
 class Residual(nn.Module):
-    """trainer/layers/residual_block.h with a padded shortcut."""
+    """The block of trainer/layers/residual_block.h with a padded shortcut."""
 
     def __init__(self, inputs, outputs, stride):
         super().__init__()
@@ -63,7 +64,7 @@ class Residual(nn.Module):
 
 
 class Resnet20(nn.Sequential):
-    """trainer/models/image_models.h, of 20 layers."""
+    """The ResNet of trainer/models/image_models.h, with 20 layers."""
 
     def __init__(self):
         layers = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
@@ -96,7 +97,7 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """trainer/models/gpt.h: bytes in, bytes out, one table for both."""
+    """The GPT of trainer/models/gpt.h on bytes, with one table for input and output."""
 
     def __init__(self, width, layers=LAYERS, heads=HEADS, context=CONTEXT):
         super().__init__()

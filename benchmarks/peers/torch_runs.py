@@ -1,4 +1,5 @@
-"""What the benchmarks torch_*.py share: models that PyTorch trains in one job, over several systems in turn."""
+"""Parts that the benchmarks torch_*.py share: they train models in one job over alternating
+systems."""
 
 import argparse
 import contextlib
@@ -15,7 +16,7 @@ from torch import nn
 
 
 def gpt():
-    """A model, equal on all ranks, and its loss on this rank's samples."""
+    """Returns a GPT, equal on all ranks, and a function of its loss on this rank's samples."""
     torch.manual_seed(0)
     model = torch_models.Gpt(256)
     torch.manual_seed(1 + dist.get_rank())
@@ -24,7 +25,7 @@ def gpt():
 
 
 def mlp():
-    """As `gpt`, for a smaller model."""
+    """Returns an MLP, equal on all ranks, and a function of its loss on this rank's samples."""
     torch.manual_seed(0)
     model = torch_models.Mlp()
     torch.manual_seed(1 + dist.get_rank())
@@ -37,10 +38,10 @@ def sgd(model):
 
 
 class Training:
-    """A model that trains, as one of the systems makes it parallel.
+    """Trains a model that one of the systems has made parallel.
 
-    `optimizer`: by default that of `sgd`.
-    `context`: makes a context manager for each step, entered around its forward and backward pass.
+    `optimizer`: by default the result of `sgd`.
+    `context`: makes a context manager for each step, entered for its forward and backward pass.
     """
 
     def __init__(self, parallel, loss, optimizer=None, context=contextlib.nullcontext):
@@ -52,7 +53,7 @@ class Training:
         """The durations of the steps, in milliseconds."""
 
     def steps(self, number):
-        """Trains; returns the last loss."""
+        """Trains for `number` steps; returns the last loss."""
         for _ in range(number):
             dist.barrier()
             began = time.perf_counter()
@@ -66,8 +67,8 @@ class Training:
 
 
 def measured_in_turns(name, runs, options):
-    """Rows with the median step of each run, after a first block that does not count. The first run is the one that
-    exchanges nothing; exposed is the difference to it."""
+    """Yields rows with the median step of each run, without the first block. The first run
+    exchanges nothing; exposed time is the difference to it."""
     losses = {}
     for block in range(options.blocks + 1):
         if block == 1:
@@ -75,7 +76,7 @@ def measured_in_turns(name, runs, options):
                 run.times.clear()
         for system, run in runs.items():
             losses[system] = run.steps(options.steps)
-    # The slowest rank's.
+    # The time of a step is the time of the slowest rank.
     medians = torch.tensor([statistics.median(run.times) for run in runs.values()])
     dist.all_reduce(medians, dist.ReduceOp.MAX)
     alone = medians[0].item()
@@ -85,12 +86,12 @@ def measured_in_turns(name, runs, options):
     ]
 
 
-# Relative; sums differ in their order.
+# Relative tolerance. Sums are rounded in different orders.
 LOSS_TOLERANCE = 1e-4
 
 
 def check_losses(rows):
-    """Ends the process with status 1 if a model has learnt something else over Kolo than over Gloo."""
+    """Ends the process with status 1 if a model's losses over Kolo and over Gloo differ."""
     losses = {(row["model"], row["system"]): row["loss"] for row in rows if "loss" in row}
     for model in {model for model, _ in losses}:
         kolo, gloo = losses[model, "kolo"], losses[model, "gloo"]
@@ -99,7 +100,7 @@ def check_losses(rows):
 
 
 def parser_of(description):
-    """The options that the benchmarks share."""
+    """Returns a parser for the options that the benchmarks share."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=10, help="steps of a block")
     parser.add_argument("--blocks", type=int, default=4, help="blocks of each system, in turns")
@@ -108,7 +109,8 @@ def parser_of(description):
 
 
 def report(rows, options):
-    """Prints rows as they come, on rank 0, and writes the file of `--json`. Returns all of them."""
+    """Prints rows on rank 0 as they are measured, writes them to the file of `--json`, and
+    returns them."""
     kept = []
     for row in rows:
         kept.append(row)

@@ -1,23 +1,25 @@
 #!/usr/bin/env -S python3 -B
-"""Measures a step of kolo-train beside PyTorch's of the same model, in turns, in float32 and bfloat16, one thread a rank.
+"""Compares training steps of kolo-train and PyTorch on the same models, in float32 and bfloat16.
 
     benchmarks/peers/torch_train.py --images MNIST --photographs CIFAR --text TEXT --sentences SST2 [--models NAME,NAME]
                                     [--shards] [--hosts RATE] [--program kolo-train] [--blocks 3] [--steps 30]
                                     [--json FILE]
 
-The models: an MLP of 1.9 M parameters (784-1024-1024-10, batch 512), LeNet on digits, convnet and ResNet-20 on
-photographs (batch 64), an LSTM over the words of sentences (width 64, batch 32), and GPTs of 4 layers over 128 bytes of
-text, of width 128 (batch 8) and 256 (batch 4), all with AdamW. PyTorch trains on random data of the same shapes,
-convolutions in the faster of its two memory layouts; its bfloat16 is autocast. Its LSTM reads a batch whose lengths are
-spread as those of the sentences, padded to the longest. With --shards, two ranks also train with --shard optimizer and
-gradients, in bfloat16 on a bfloat16 wire, which rounds gradients as training without does. With --hosts, two hosts
-of scripts/cluster with links of that rate train the wider GPT, with bfloat16 on the wire; that needs root.
+The runs alternate, with one thread per rank. The models are an MLP of 1.9 M parameters
+(784-1024-1024-10, batch 512), LeNet on digits, convnet and ResNet-20 on photographs (batch 64), an
+LSTM over the words of sentences (width 64, batch 32), and GPTs of 4 layers over 128 bytes of text,
+of width 128 (batch 8) and 256 (batch 4), all with AdamW. PyTorch trains on random data of the same
+shapes, with convolutions in the faster of its two memory layouts and autocast for bfloat16. Its LSTM
+reads one batch with lengths distributed as in the sentences, padded to the longest. With --shards,
+two ranks also train with --shard optimizer and gradients, in bfloat16 on a bfloat16 wire, which
+rounds gradients as training without shards does. With --hosts, two hosts of scripts/cluster with
+links of that rate train the wider GPT, with bfloat16 on the wire; that needs root.
 
-Prints the median of the blocks' median steps in milliseconds, ratios to PyTorch and to float32, and how many times the
-samples per second two ranks, each on a core of its own, reach; of shards also the bytes that the first rank keeps of the
-optimizer's state and gradients. At the end comes a table of all. They tell what the machine can do only if
-nothing else runs on it, or if `chrt -r 1` in front of the command, as root, gives it the cores; the load before each
-model is printed.
+Prints the median of the blocks' median steps in milliseconds, ratios to PyTorch and to float32, and
+the speed-up in samples per second of two ranks, each on a separate core; of shards also the bytes of
+optimizer state and gradients that rank 0 keeps. A table of all rows follows. The figures show the
+speed of the machine only if nothing else runs on it, or if `chrt -r 1` in front of the command, as
+root, reserves the cores. The load before each model is printed.
 """
 
 import argparse
@@ -46,7 +48,7 @@ TEXT_BYTES = 2**18  # read of the text: enough for all steps, and little is held
 
 
 class TorchRun:
-    """A model that trains with PyTorch on one random batch."""
+    """Trains a model in PyTorch on one random batch."""
 
     def __init__(self, model, inputs, targets, precision):
         self._model, self._inputs, self._targets = model, inputs, targets
@@ -58,14 +60,14 @@ class TorchRun:
         with self._autocast:
             outputs = self._model(self._inputs)
         functional.cross_entropy(outputs.float(), self._targets).backward()
-        # As kolo-train does: the norm is part of its progress, and of skipped steps.
+        # kolo-train also clips by the norm.
         nn.utils.clip_grad_norm_(self._model.parameters(), 1.0)
         self._optimizer.step()
 
     def median_ms(self, steps):
         times = []
         cores = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, {min(cores)})  # as a rank is bound
+        os.sched_setaffinity(0, {min(cores)})  # binds this process as a rank is bound
         for _ in range(steps):
             began = time.perf_counter()
             self.step()
@@ -75,7 +77,7 @@ class TorchRun:
 
 
 def faster_layout(make, inputs, targets, precision):
-    """PyTorch's run in the memory layout that suits this machine better."""
+    """Returns the PyTorch run in the memory layout that is faster on this machine."""
     runs = [TorchRun(make(), inputs, targets, precision)]
     if inputs.dim() == 4:
         last = torch.channels_last
@@ -84,11 +86,11 @@ def faster_layout(make, inputs, targets, precision):
 
 
 class KoloRun:
-    """The same in kolo-train."""
+    """Trains the same model in kolo-train."""
 
     def __init__(self, launcher, program, arguments, precision):
         self._command = [*launcher, program, *arguments, "--precision", precision, "--progress", "lines"]
-        self.bytes_kept = 0  # by the first rank of the last run: the optimizer's state and gradients
+        self.bytes_kept = 0  # optimizer state and gradients that rank 0 kept in the last run
 
     def median_ms(self, steps):
         with tempfile.TemporaryDirectory() as folder:
@@ -103,7 +105,8 @@ class KoloRun:
 
 
 def sentences(folder, batch):
-    """Lengths of a batch of texts that are spread as those in the folder, and the number of their words."""
+    """Returns lengths of a batch of texts, distributed as in the folder, and the size of the
+    vocabulary."""
     words = re.compile(r"[\w']+|[^\w\s]")
     (file,) = pathlib.Path(folder).glob("*train*")
     texts = [words.findall(line.lower())[1:] for line in file.read_text(errors="replace").splitlines()]
@@ -114,18 +117,19 @@ def sentences(folder, batch):
 
 
 def ranks_here(count):
-    """Starts ranks on this machine, each bound to a core."""
+    """Returns the command that starts ranks on this machine, each bound to a core."""
     launcher = ["mpirun", "-np", count, "--bind-to", "core"]
     return [*launcher, "--allow-run-as-root"] if os.geteuid() == 0 else launcher
 
 
 def two_hosts():
-    """Starts a rank on each of two simulated hosts. They share this machine, so each takes another core."""
+    """Returns the command that starts a rank on each of two emulated hosts, on separate cores of
+    this machine."""
     return [CLUSTER, "run", "-np", 2, "--", "sh", "-c", 'exec taskset -c "$OMPI_COMM_WORLD_RANK" "$0" "$@"']
 
 
 def models(options):
-    """By name: arguments of kolo-train, maker of PyTorch's model, its inputs and targets."""
+    """Returns for each model its kolo-train arguments, PyTorch maker, inputs and targets."""
     torch.manual_seed(1)
     common = ("--optimizer", "adamw", "--clip-norm", 1, "--eval-every", 10**6, "--loader-threads", 0)
 
@@ -161,7 +165,7 @@ def models(options):
 
 
 def measure(name, arguments, make, inputs, targets, options):
-    """One row, which it prints."""
+    """Measures one model; prints and returns its row."""
     runs = {}
     load = os.getloadavg()[0]
     for precision in PRECISIONS:
@@ -197,7 +201,7 @@ def measure(name, arguments, make, inputs, targets, options):
 
 
 def table(rows):
-    """Of the rows, in Markdown."""
+    """Returns the rows as a table in Markdown."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
     lines = [keys, ["---"] + ["---:"] * (len(keys) - 1)]
     for row in rows:
@@ -229,7 +233,7 @@ def main():
 
 
 def head_of(source, target):
-    """A copy of the first TEXT_BYTES of a text."""
+    """Copies the first TEXT_BYTES bytes of a text to `target`; returns `target`."""
     with open(source, "rb") as text:
         target.write_bytes(text.read(TEXT_BYTES))
     return target

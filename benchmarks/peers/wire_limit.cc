@@ -39,7 +39,7 @@ void wait_for(std::array<pollfd, kCount>& sockets) {
   if (ready < 0 && errno != EINTR) fail(ErrorCode::kIo, std::generic_category().message(errno));
 }
 
-/// Number of bytes that `send` or `recv` moved, or 0 if it would have blocked.
+/// Returns the bytes that `send` or `recv` moved, or 0 if the call would have blocked.
 std::size_t moved(ssize_t result) {
   if (result > 0) return static_cast<std::size_t>(result);
   if (result == 0) fail(ErrorCode::kPeerLost, "a neighbouring node closed its connection");
@@ -47,11 +47,11 @@ std::size_t moved(ssize_t result) {
   fail(ErrorCode::kIo, std::generic_category().message(errno));
 }
 
-/// Whether this is the first rank of its node; every node has one.
+/// Returns whether this is the first rank of its node.
 bool is_active(const Runtime& runtime) { return runtime.local_rank() == 0; }
 
-/// Plain TCP connections between the first ranks of neighbouring nodes, in a ring: one to the next
-/// node and one from the previous node; none on other ranks.
+/// Plain TCP connections in a ring between the first ranks of the nodes: one to the next node and
+/// one from the previous node. Other ranks have no connections.
 class WireNeighbours {
  public:
   explicit WireNeighbours(Runtime& runtime);
@@ -90,10 +90,10 @@ WireNeighbours::WireNeighbours(Runtime& runtime) {
   }
 }
 
-/// Threads: the main thread. Errors: KoloError(kIo or kPeerLost).
+/// Streams bytes around the ring. Threads: the main thread. Errors: KoloError(kIo or kPeerLost).
 class WireRun final : public CollectiveRun {
  public:
-  /// Each node sends this many bytes to the next. `neighbours` outlives it.
+  /// Each node sends `bytes` bytes to the next node. `neighbours` outlives this object.
   WireRun(Runtime& runtime, const WireNeighbours& neighbours, std::size_t bytes)
       : runtime_(runtime),
         neighbours_(neighbours),
@@ -112,7 +112,7 @@ class WireRun final : public CollectiveRun {
   Runtime& runtime_;
   const WireNeighbours& neighbours_;
   std::size_t bytes_;
-  std::vector<std::byte> out_, in_;  ///< One piece of the stream.
+  std::vector<std::byte> out_, in_;  ///< One piece of the stream for each direction.
 };
 
 void WireRun::run() {

@@ -25,7 +25,7 @@ namespace kolo::bench {
 
 namespace {
 
-/// The time at which each gradient is ready, on a rank that is neither late nor slow.
+/// Returns the time at which each gradient is ready on a rank that is neither late nor slow.
 std::vector<double> ready_times(const ModelPreset& model, double compute_us) {
   const double us_per_flop = compute_us / (3 * model.forward_flops());
   double now = us_per_flop * model.forward_flops();
@@ -37,8 +37,8 @@ std::vector<double> ready_times(const ModelPreset& model, double compute_us) {
   return ready_us;
 }
 
-/// The model's gradients as a program of this cluster would register them. For packed tensors any
-/// address will do.
+/// Returns the model's gradients as a program on this cluster would register them. Packed gradients
+/// get the address `somewhere`, because their memory is not used.
 std::vector<GradientSpec> gradients_of(const Cluster& cluster, const StepSpec& spec,
                                        float& somewhere) {
   std::vector<GradientSpec> gradients = spec.model.gradients;
@@ -50,7 +50,7 @@ std::vector<GradientSpec> gradients_of(const Cluster& cluster, const StepSpec& s
   return gradients;
 }
 
-/// The time at which the last of some gradients is ready.
+/// Returns the time at which the last of the gradients `indices` is ready.
 template <typename Indices>
 double last_of(const std::vector<double>& ready_us, const Indices& indices) {
   double last_us = 0;
@@ -64,7 +64,7 @@ std::vector<std::size_t> gradients_in(const PlannedBucket& bucket) {
   return indices;
 }
 
-/// Bytes that the first rank sends to other nodes.
+/// Returns the bytes that rank 0 sends to other nodes.
 std::size_t wire_bytes(const SimulatorSchedules& schedules, const ProcessGrid& grid) {
   std::size_t bytes = 0;
   for (const SimulatorSchedules::Step& step : schedules.of_rank(0).steps) {
@@ -73,7 +73,7 @@ std::size_t wire_bytes(const SimulatorSchedules& schedules, const ProcessGrid& g
   return bytes;
 }
 
-/// A step of gradients whose specs leave no choice.
+/// Predicts a step in which the compression of each gradient is decided.
 StepTimes times_of(Cluster& cluster, const StepSpec& spec,
                    const std::vector<GradientSpec>& gradients) {
   StepTimes times;
@@ -150,7 +150,7 @@ double played_us(Cluster& cluster, const CompileContext& context, const Algorith
   return cluster.run({&cluster.schedules(context.spec, context.layout, algorithm)}, {0})[0];
 }
 
-/// Simulates the schedules in host memory; copies from and to the device take their price.
+/// Simulates the schedules in host memory, and adds the price of copies from and to the device.
 CollectiveTime by_bounce_buffers(Cluster& cluster, const CompileContext& context) {
   BucketLayout host = context.layout;
   host.memory = MemoryKind::kHost;
@@ -209,7 +209,7 @@ MeasuredRow to_row(const nlohmann::json& json, const std::string& column) {
   return row;
 }
 
-/// Time of an iteration's bytes in the busiest direction of any node's link.
+/// Returns the time of an iteration's bytes in the busiest direction of a node's link.
 double busiest_link_us(const SimulatorSchedules& schedules, const ProcessGrid& grid,
                        const LinkCosts& costs) {
   std::vector<double> out(static_cast<std::size_t>(grid.num_nodes())), in(out);
@@ -227,7 +227,7 @@ double busiest_link_us(const SimulatorSchedules& schedules, const ProcessGrid& g
                   *std::max_element(in.begin(), in.end()));
 }
 
-/// The chunk size that the runtime uses by default.
+/// Returns the chunk size that the runtime uses by default.
 std::size_t auto_chunk_bytes(const MeasuredRow& row, const LinkCosts& costs) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(
       std::vector<int>(static_cast<std::size_t>(row.nodes), row.ranks / row.nodes));

@@ -17,13 +17,13 @@
 namespace kolo::bench {
 namespace {
 
-// Limits for a few GB of memory and a minute.
-constexpr std::size_t kMostParts = 1 << 15;           // limit for one rank's schedule
-constexpr std::size_t kMostSteps = 80'000'000;        // limit for a simulation
-constexpr std::size_t kMostStepsUnlike = 20'000'000;  // limit for compilation rank by rank
+// These limits keep a simulation within a few GB of memory and a minute.
+constexpr std::size_t kMostParts = 1 << 15;           // parts in one rank's schedule
+constexpr std::size_t kMostSteps = 80'000'000;        // steps in a simulation
+constexpr std::size_t kMostStepsUnlike = 20'000'000;  // steps, compiled rank by rank
 
-/// A number in (0, 1] that is equal on all platforms, unlike the distributions of the standard
-/// library.
+/// Returns a number in (0, 1], equal on all platforms. Distributions of the standard library
+/// differ.
 double next_uniform(std::mt19937_64& random) {
   return static_cast<double>((random() >> 11) + 1) * 0x1p-53;
 }
@@ -79,7 +79,7 @@ BucketLayout Cluster::padded(BucketLayout layout, CompileOptions& options) const
   if (on_device) parts = std::lcm(parts, device_padding(grid_, layout.dtype));
   const std::size_t bytes = layout.bytes();
   layout.count = round_up(std::max<std::size_t>(1, layout.count), chunks * parts);
-  // Padding does not change the dependencies at the start.
+  // The padded bucket is eager if and only if the original is.
   options.eager_bytes = bytes <= options.eager_bytes ? layout.bytes() : 0;
   chunk_bytes = layout.count / chunks * size_of(layout.dtype);
   return layout;
@@ -165,7 +165,7 @@ double Cluster::agreement_us() const {
   const LinkCosts& links = spec_.costs.links;
   double us = grid_.local_size(0) > 1 ? 2 * links.memory.latency_us : 0;
   double levels = 0;
-  // The last leader is as deep in the tree as any other.
+  // The last leader is among the deepest in the tree.
   int rank = grid_.leader(grid_.num_nodes() - 1);
   for (CombiningTree place = CombiningTree::build(rank, grid_); place.parent >= 0;
        place = CombiningTree::build(place.parent, grid_)) {

@@ -21,9 +21,9 @@ namespace kolo::bench {
   throw KoloError({.code = code, .what = std::move(what)});
 }
 
-/// Ranks that are late or slow, drawn at random.
+/// Parameters of the random lateness and slowness of ranks.
 struct Stragglers {
-  double late_us = 0;      ///< Mean lateness of a rank, exponentially distributed.
+  double late_us = 0;      ///< Mean delay of a rank in microseconds, exponentially distributed.
   double slow_share = 0;   ///< Probability that a rank is slow.
   double slow_factor = 1;  ///< Factor by which a slow rank takes longer.
   std::uint64_t seed = 1;
@@ -31,31 +31,31 @@ struct Stragglers {
   bool exist() const { return late_us > 0 || (slow_share > 0 && slow_factor != 1); }
 };
 
-/// The random values of `stragglers`, by rank.
+/// The random delay and the slowdown factor of each rank.
 struct Lateness {
   std::vector<double> late_us;
   std::vector<double> slowness;
 };
 Lateness draw(const Stragglers& stragglers, int ranks);
 
-/// A job on simulated machines.
+/// A job on simulated machines, with the parameters of its all-reduces.
 struct ClusterSpec {
   int nodes = 1;
   int ranks_per_node = 1;
   MachineCosts costs = {};
-  CompileOptions compile = {};  ///< Its link costs are replaced by those of `costs`.
-  /// Placement of the tensors: in the bucket's memory, or packed.
+  CompileOptions compile = {};  ///< Its link costs are ignored in favour of `costs`.
+  /// Whether tensors are in the memory of their bucket or are packed into it.
   Placement placement = Placement::kInPlace;
   MemoryKind memory = MemoryKind::kHost;
   Stragglers stragglers = {};
-  /// Simulates the schedule of every rank, even if nodes are equal.
+  /// Whether to simulate the schedule of every rank even if all nodes are equal.
   bool full = false;
 };
 
 /// The ranks of a cluster, and the schedules of the buckets that they run.
 ///
-/// With up to `kMostRanksInFull` ranks, each has its own schedule. Beyond that, node 0 represents
-/// all nodes, and buckets are padded so that all parts are equal.
+/// Up to `kMostRanksInFull` ranks, each rank has its own schedule. In a larger cluster, node 0
+/// represents all nodes, and buckets are padded so that all parts are equal.
 ///
 /// Threads: one.
 class Cluster {
@@ -68,27 +68,28 @@ class Cluster {
   const ProcessGrid& grid() const { return grid_; }
   const Lateness& lateness() const { return lateness_; }
 
-  /// A bucket of this cluster. `count` is padded as in the runtime.
+  /// Returns the layout of a bucket in this cluster. `count` is padded as in the runtime.
   BucketLayout layout(std::size_t count, DType dtype) const;
   const AllReduce& algorithm(const BucketLayout& layout) const;
-  /// Compiled once for equal layouts; lives as long as the cluster. Errors: KoloError(kConfig) if
-  /// the job is too large or its nodes are not equal, with advice; the errors of `choose`.
+  /// Returns the schedules of a bucket. They are compiled once for equal layouts and live as long
+  /// as the cluster. Errors: KoloError(kConfig), with advice, if the job is too large or its nodes
+  /// are unequal; the errors of `choose`.
   const SimulatorSchedules& schedules(const BucketLayout& layout);
-  /// The schedules of a sparse step of a compressed bucket, compiled anew for each call; they live
-  /// as long as the cluster. Errors: as above.
+  /// Returns the schedules of a sparse step of a compressed bucket. Each call compiles new ones;
+  /// they live as long as the cluster. Errors: as above.
   const SimulatorSchedules& schedules(const SparseOptions& group);
 
-  /// The schedules of a collective that is not an all-reduce; otherwise as for compressed buckets.
+  /// Returns the schedules of another collective, with the same lifetime and errors.
   const SimulatorSchedules& schedules(const CollectiveSpec& spec, const BucketLayout& layout,
                                       const Algorithm& algorithm);
 
-  /// Time from the last rank being ready until all ranks know it: up and down the tree of
-  /// agreement.
+  /// Returns the time from the moment at which the last rank is ready until all ranks know it. The
+  /// messages of agreement pass up and down a tree.
   double agreement_us() const;
 
-  /// The time at which the slowest rank completes each bucket. Each rank starts eager buckets when
-  /// it is ready; other buckets start when all ranks have agreed. `ready_us` is by bucket, then by
-  /// rank, without the delays of stragglers, which are added.
+  /// Returns the time at which the slowest rank completes each bucket. A rank starts an eager
+  /// bucket when it is ready itself; other buckets start when all ranks have agreed. `ready_us` is
+  /// indexed by bucket, then by rank; the delays of stragglers are added to it.
   std::vector<double> run(const std::vector<const SimulatorSchedules*>& all,
                           const std::vector<double>& ready_us);
   std::vector<double> run(const std::vector<BucketLayout>& layouts,

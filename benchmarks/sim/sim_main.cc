@@ -21,7 +21,7 @@
 namespace kolo::bench {
 namespace {
 
-/// Share of TCP payload in the bits of Ethernet with frames of 1500 bytes.
+/// Share of TCP payload in the bits of Ethernet frames of 1500 bytes.
 constexpr double kPayloadShare = 0.957;
 
 const std::map<std::string, std::pair<Placement, MemoryKind>> kMemories = {
@@ -30,7 +30,7 @@ const std::map<std::string, std::pair<Placement, MemoryKind>> kMemories = {
     {"device", {Placement::kInPlace, MemoryKind::kDevice}},
     {"device-user", {Placement::kStaged, MemoryKind::kDevice}}};
 
-/// The command line.
+/// Values of the command-line options.
 struct Arguments {
   std::vector<int> ranks = {8};
   int ranks_per_node = 1, nodes = 0, batch = 0;
@@ -62,7 +62,7 @@ struct Point {
   std::string algorithm;
 };
 
-/// All combinations, ranks last.
+/// Returns all combinations of machines. Ranks change fastest.
 std::vector<Point> points(const Arguments& arguments) {
   std::vector<int> ranks = arguments.ranks;
   if (arguments.nodes > 0) ranks = {arguments.nodes * arguments.ranks_per_node};
@@ -75,7 +75,7 @@ std::vector<Point> points(const Arguments& arguments) {
   return result;
 }
 
-/// The link costs of a measured row, unless the command line overrides them.
+/// Returns the link costs of a measured row, unless the command line gives others.
 LinkCosts link_costs(const Arguments& arguments, const std::string& measured) {
   try {
     return parse_link_costs(arguments.link_costs, parse_link_costs(measured));
@@ -111,10 +111,10 @@ ClusterSpec cluster_spec(const Arguments& arguments, const Point& point) {
   return spec;
 }
 
-/// Rate of a node's link in Gbit/s.
+/// Returns the rate of a node's link in Gbit/s.
 double gbit_of(const LinkCosts& links) { return links.network.bytes_per_us / 125 / kPayloadShare; }
 
-/// The row of a prediction: `fields` plus the common fields.
+/// Returns the JSON row of a prediction: `fields` plus the fields that all commands share.
 nlohmann::json row_of(const Cluster& cluster, const Arguments& arguments, nlohmann::json fields) {
   const ClusterSpec& spec = cluster.spec();
   fields.update({{"system", "sim"},
@@ -126,7 +126,7 @@ nlohmann::json row_of(const Cluster& cluster, const Arguments& arguments, nlohma
   return fields;
 }
 
-/// Errors: UsageError for an option that was given but is not used in this call.
+/// Refuses options that this call does not use. Errors: UsageError.
 void require_options_read(const CLI::App& command, const Arguments& arguments) {
   const auto has = [&](const char* flag) { return command.count(flag) > 0; };
   require_read(command, {{"--ranks", !has("--nodes"), "calls without --nodes"},
@@ -144,7 +144,7 @@ void require_options_read(const CLI::App& command, const Arguments& arguments) {
                           "--memory arena and user, but for methods without a codec"}});
 }
 
-/// `columns` follow the columns that describe the machine.
+/// Makes the table of a command. `columns` follow the columns that describe the machine.
 Table make_table(const std::string& command, std::vector<Column> columns,
                  const std::string& first = "size") {
   std::vector<Column> all = {{first, first == "size" ? 10 : -10},
@@ -300,7 +300,7 @@ Table run_check(const Arguments& arguments) {
 
 // --- options of several commands -----------------------------------------------------------------
 
-/// Options for costs, chunk sizes and the JSON file.
+/// Adds the options for costs, chunk sizes and the JSON file.
 void add_costs(CLI::App& app, Arguments& arguments) {
   app.add_option(
       "--link-costs", arguments.link_costs,
@@ -314,7 +314,7 @@ void add_costs(CLI::App& app, Arguments& arguments) {
   app.add_option("--json", arguments.json, "Write the rows to this file");
 }
 
-/// Options for ranks, nodes, links and stragglers.
+/// Adds the options for ranks, nodes, links and stragglers.
 void add_cluster(CLI::App& app, Arguments& arguments) {
   app.add_option("--ranks", arguments.ranks, "Numbers of ranks, comma-separated")
       ->delimiter(',')
@@ -348,7 +348,7 @@ void add_cluster(CLI::App& app, Arguments& arguments) {
       ->group("Stragglers");
 }
 
-/// Options for algorithm and memory of all-reduces.
+/// Adds the options for algorithm and memory of all-reduces.
 void add_buckets(CLI::App& app, Arguments& arguments) {
   app.add_option("--algorithm", arguments.algorithms,
                  "Algorithm, as for kolo-train; repeat the option for several");
@@ -368,7 +368,7 @@ void add_all_reduce(CLI::App& app, Arguments& arguments) {
 
 void add_collectives(CLI::App& app, Arguments& arguments) {
   std::vector<std::string> names = collective_kind_names();
-  std::erase(names, "all-reduce");  // has its own command
+  std::erase(names, "all-reduce");  // it has a command of its own
   app.add_option("--collective", arguments.collectives,
                  fmt::format("Collectives, comma-separated: {}", fmt::join(names, ", ")))
       ->delimiter(',')

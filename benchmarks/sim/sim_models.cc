@@ -28,7 +28,7 @@ void add_convolution(ModelPreset& model, std::size_t in, std::size_t out, std::s
   add(model, "norm.bias", {out});
 }
 
-/// Source: He et al., CVPR 2016, with the stride in the 3 x 3 convolution, as in common programs.
+/// Makes the model of He et al., CVPR 2016, with the stride in the 3 x 3 convolution, as is common.
 ModelPreset resnet50() {
   ModelPreset model{.name = "resnet50", .batch = 64};
   add_convolution(model, 3, 64, 7, 112);
@@ -50,7 +50,7 @@ ModelPreset resnet50() {
   return model;
 }
 
-/// Source: Radford et al., 2019, but with separate weights for the output layer.
+/// Makes the model of Radford et al., 2019, but with separate weights for the output layer.
 ModelPreset gpt1b() {
   constexpr std::size_t kWidth = 1792, kVocabulary = 50304, kTokens = 1024;
   ModelPreset model{.name = "gpt1b", .batch = 8};
@@ -68,7 +68,7 @@ ModelPreset gpt1b() {
   for (int block = 0; block < 22; ++block) {
     add_norm();
     add_linear("attention", kWidth, 3 * kWidth);
-    // Scores and their sums have no weights, but take operations.
+    // The operations of attention scores and their sums have no weights; they are added here.
     add(model, "projection.weight", {kWidth, kWidth},
         2.0 * static_cast<double>(kWidth * kWidth * kTokens) +
             4.0 * static_cast<double>(kTokens * kTokens * kWidth));

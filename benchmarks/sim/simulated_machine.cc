@@ -88,7 +88,7 @@ std::optional<double> SimulatedMachine::memory_us(const Step& step, const NodeMe
     return memory.own_us(bytes - shared) + memory.shared_us(shared);
   }
   if (step.worker != Worker::kMessages || !is_inside) return std::nullopt;
-  // A message is written to a byte ring that both ends map, and read from it.
+  // A message is written to a ring buffer in shared memory and read from it.
   if (step.kind == StepKind::kSend) return memory.own_us(2 * bytes);
   if (step.kind != StepKind::kRecv) return std::nullopt;
   return memory.own_us(bytes) + memory.shared_us(bytes);
@@ -105,7 +105,7 @@ double SimulatedMachine::time_us(const Step& step) const {
     return is_flag ? costs_.links.step_us : costs_.links.network.message_us;
   }
   if (step.worker == Worker::kDown || step.worker == Worker::kUp) {
-    return transfer_us(costs_.links.staging, bytes / 2);  // counts bytes read plus written
+    return transfer_us(costs_.links.staging, bytes / 2);  // bytes are counted read plus written
   }
   return transfer_us(costs_.device_kernel, bytes);
 }

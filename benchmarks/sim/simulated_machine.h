@@ -16,8 +16,8 @@
 
 namespace kolo {
 
-/// One direction of a simulated link: it passes one message at a time at its rate, plus at once the
-/// bytes that it saved up while idle.
+/// One direction of a simulated link. It passes one message at a time at its rate. While idle it
+/// saves up bytes, which then pass at once.
 ///
 /// Units: microseconds, bytes, bytes per microsecond. Threads: one. Times must not decrease from
 /// call to call.
@@ -26,7 +26,7 @@ class SimulatedLink {
   SimulatedLink(double bytes_per_us, double burst_bytes)
       : bytes_per_us_(bytes_per_us), burst_us_(burst_bytes / bytes_per_us) {}
 
-  /// The time at which a message has passed that starts now, or after earlier messages.
+  /// Returns the time at which a message that starts now has passed. Earlier messages pass first.
   double pass(double now, double bytes) {
     paid_us_ = std::max(now - burst_us_, paid_us_) + bytes / bytes_per_us_;
     return std::max(now, paid_us_);
@@ -38,14 +38,14 @@ class SimulatedLink {
   double paid_us_ = -std::numeric_limits<double>::infinity();
 };
 
-/// Several jobs that share one capacity equally, such as the memory of a node: each of n jobs
-/// advances at `single` or `total / n` per unit of time, whichever is less.
+/// Several jobs that share one capacity equally, such as the memory bandwidth of a node. Each of n
+/// jobs advances by `single` or `total / n` per unit of time, whichever is less.
 ///
 ///   single 1, total 1:   job a, work 2, from 0:    |--- 1 ---|--- 1/2 ---|        done at 3
 ///                        job b, work 2, from 1:              |--- 1/2 ---|- 1 -|  done at 4
 ///
-/// All jobs advance alike, so one number describes their progress, and each ends when this number
-/// reaches its mark.
+/// All jobs advance at the same rate, so one number describes their progress. A job ends when this
+/// number reaches its mark.
 ///
 /// Threads: one. Times must not decrease from call to call.
 class SharedCapacity {
@@ -57,9 +57,9 @@ class SharedCapacity {
     marks_.emplace(progress_ + work, job);
   }
   bool empty() const { return marks_.empty(); }
-  /// The time at which the first job is done, unless others are added. Before: not empty.
+  /// Returns the time at which the first job is done if no other job is added. Before: not empty.
   double next_end() const { return at_ + (marks_.top().first - progress_) / speed(); }
-  /// Removes the job that is done at `now`, which is `next_end()`.
+  /// Removes the job that is done at `now` and returns its number. `now` is `next_end()`.
   int take(double now) {
     const auto [mark, job] = marks_.top();
     progress_ = mark;
@@ -78,8 +78,8 @@ class SharedCapacity {
   }
 
   double single_, total_;
-  double progress_ = 0;  // of every job, since time 0
-  double at_ = 0;        // time of that progress
+  double progress_ = 0;  // progress of every job since time 0
+  double at_ = 0;        // time at which `progress_` was computed
   std::priority_queue<Mark, std::vector<Mark>, std::greater<>> marks_;
 };
 
@@ -89,7 +89,7 @@ struct SimulatedTask {
   StepId step;
 };
 
-/// A FIFO queue that reuses its memory once it is empty.
+/// A FIFO queue that reuses its memory when it is empty.
 class TaskQueue {
  public:
   bool empty() const { return next_ == tasks_.size(); }
@@ -108,7 +108,7 @@ class TaskQueue {
   std::size_t next_ = 0;
 };
 
-/// A rank and its workers.
+/// A rank and its workers, each with a queue of steps that are ready.
 struct SimulatedRank {
   int number = 0;
   int node = 0;
@@ -118,10 +118,10 @@ struct SimulatedRank {
   void set_busy(Worker worker, bool busy) { busy_[index(worker)] = busy; }
   TaskQueue& ready(Worker worker) { return ready_[static_cast<std::size_t>(worker)]; }
 
-  SimulatedTask in_memory{};  ///< Work of the processor on this step.
+  SimulatedTask in_memory{};  ///< The step whose kernel now uses the node's memory.
 
  private:
-  /// Messages and kernels share the processor.
+  /// Maps kKernels to kMessages, because messages and kernels share the processor.
   static std::size_t index(Worker worker) {
     return static_cast<std::size_t>(worker == Worker::kKernels ? Worker::kMessages : worker);
   }
@@ -134,22 +134,23 @@ struct SimulatedRank {
 struct SimulatedNode {
   SimulatedLink out, in;
   SharedCapacity memory{1, 1};
-  std::uint32_t changes = 0;  ///< Changes of the set of kernels that share the memory.
+  std::uint32_t changes = 0;  ///< Number of changes to the set of kernels that share the memory.
   double collectives_free_us = 0;
 };
 
-/// The machines of a simulated job: where each rank is simulated, and the time of its steps.
+/// The machines of a simulated job. Each simulated rank has a place, which may represent the ranks
+/// of other nodes.
 ///
-/// Places are numbered by local rank and then by node, so that the order of simultaneous events
-/// does not depend on the node, and equal nodes remain equal.
+/// Places are numbered by local rank, then by node. Simultaneous events happen in the order of
+/// places, so this order does not depend on the node, and equal nodes remain equal.
 ///
 /// Threads: one. `grid` outlives it.
 class SimulatedMachine {
  public:
   using Step = SimulatorSchedules::Step;
 
-  /// Errors: UsageError for slowness that does not fit the grid or, with only_first_node, for
-  ///         slowness or links that differ between nodes.
+  /// Errors: UsageError if the slowness does not fit the grid or, with only_first_node, if slowness
+  /// or links differ between nodes.
   SimulatedMachine(const ProcessGrid& grid, const SimulatorOptions& options);
 
   const MachineCosts& costs() const { return costs_; }
@@ -158,23 +159,23 @@ class SimulatedMachine {
   const SimulatedRank& rank(std::uint32_t place) const { return ranks_[place]; }
   SimulatedNode& node_of(std::uint32_t place);
   std::span<SimulatedNode> nodes() { return nodes_; }
-  /// Where a rank is simulated: itself, or its counterpart on node 0.
+  /// Returns the place that represents `rank`, which may be that of its equivalent on node 0.
   std::uint32_t place_of(int rank) const;
-  /// Whether only the ranks of node 0 are simulated.
+  /// Returns whether only the ranks of node 0 are simulated.
   bool is_reduced() const { return is_reduced_; }
-  /// Whether values by rank are equal for all ranks that one place represents.
+  /// Returns whether values by rank are equal for all ranks that one place represents.
   bool are_alike(const std::vector<double>& by_rank) const;
 
-  /// The memory costs of a bucket, depending on whether it fits the cache together with the buckets
-  /// of the other ranks of its node.
+  /// Returns the memory costs of a bucket. They depend on whether all buckets of the node's ranks
+  /// fit into the cache together.
   NodeMemory memory_of(const BucketLayout& layout) const;
-  /// The time that a step takes from its node's memory; empty if it does not use the memory.
-  /// `is_inside`: its message or flag stays in the node.
+  /// Returns the time for which a step uses its node's memory; empty if it does not use the memory.
+  /// `is_inside`: the step's message or flag stays in the node.
   std::optional<double> memory_us(const Step& step, const NodeMemory& memory, bool is_inside) const;
-  /// The time of all other steps except native ones.
+  /// Returns the time of a step that does not use the memory and is not native.
   double time_us(const Step& step) const;
-  /// The time of a native step. `most_bytes`: bytes that its busiest rank sends to others or
-  /// receives; for an all-reduce, the whole.
+  /// Returns the time of a native step. `most_bytes`: bytes that its busiest rank sends or
+  /// receives; for an all-reduce, the bytes of the bucket.
   double native_us(NativeOp op, std::size_t most_bytes) const;
 
  private:

@@ -20,19 +20,19 @@ using PlayedStep = SimulatorSchedules::Step;
 using Task = SimulatedTask;
 
 enum class EventKind : std::uint8_t {
-  kStart,      // a bucket at a rank
-  kDone,       // a step, by its worker
-  kMemory,     // the first of a node's kernels; outdated if its changes exceed `step` by now
-  kSent,       // a send that has left its rank's link
-  kHead,       // a message whose first byte is at the receiver's link
-  kDelivered,  // a message or flag
-  kMet,        // a native step that all of its ranks have reached
+  kStart,      // a bucket starts at a rank
+  kDone,       // a worker completes a step
+  kMemory,     // the first of a node's kernels ends; void if `changes` differ from `step`
+  kSent,       // a send has left its rank's link
+  kHead,       // a message's first byte is at the receiver's link
+  kDelivered,  // a message or flag is delivered
+  kMet,        // a native step has been reached by all its ranks
 };
 
-/// Simultaneous events happen in the order of their places.
+/// Something that happens at a time and place. Simultaneous events happen in the order of places.
 struct Event {
   double time;
-  double tail;  // for kHead: when the last byte arrives
+  double tail;  // for kHead: the time at which the last byte is received
   std::uint32_t bucket;
   StepId step;
   std::uint32_t place;
@@ -44,11 +44,11 @@ struct Event {
   }
 };
 
-/// One bucket on all ranks.
+/// The progress of one bucket on all ranks.
 struct Run {
-  std::vector<std::size_t> first = {};      // index of each place's first step
+  std::vector<std::size_t> first = {};      // index of the first step, by place
   std::vector<std::uint32_t> missing = {};  // number of unmet conditions, by step
-  std::vector<std::size_t> remaining = {};  // incomplete steps, by place
+  std::vector<std::size_t> remaining = {};  // number of incomplete steps, by place
   std::size_t ranks = 0;                    // ranks that are not done
   double finish_us = 0;
 };
@@ -146,7 +146,7 @@ class Simulation {
     settle(place);
   }
 
-  /// Every step waits for its predecessors, and for its bucket to be started at its rank.
+  /// Makes each step wait for its predecessors and for the start of its bucket at its rank.
   void prepare(std::uint32_t bucket) {
     Run& run = runs_[bucket];
     for (std::uint32_t place = 0; place < machine_.places(); ++place) {
@@ -173,7 +173,7 @@ class Simulation {
     settle(place);
   }
 
-  /// Processes all consequences of completed steps at a rank, and starts its idle workers.
+  /// Processes all consequences of completed steps at a place, and starts its idle workers.
   void settle(std::uint32_t place) {
     while (!completed_.empty()) {
       const Task task = completed_.back();
@@ -191,7 +191,7 @@ class Simulation {
     }
   }
 
-  /// Starts the worker's next step. Returns whether there was one.
+  /// Starts the worker's next step. Returns false if there is none.
   bool begin_next(Worker worker, std::uint32_t place) {
     SimulatedRank& rank = machine_.rank(place);
     if (rank.ready(worker).empty()) return false;
@@ -211,7 +211,7 @@ class Simulation {
     return true;
   }
 
-  /// Whether a message or flag stays within a node.
+  /// Returns whether the peer of a message or flag is on the same node.
   bool is_inside(Task task, std::uint32_t place) const {
     return grid_.node(peer(task, place)) == machine_.rank(place).node;
   }
@@ -280,7 +280,7 @@ class Simulation {
     return {task.bucket, where, line.ordinal};
   }
 
-  // Collectives of a node follow each other in the order in which all its ranks have reached them.
+  // Native steps of a node follow each other in the order in which all their ranks reached them.
   void meet(Task task, std::uint32_t place) {
     const PlayedStep& line = step(task, place);
     const bool is_in_node = line.group == NativeGroup::kNode;
@@ -307,7 +307,7 @@ class Simulation {
     push(end_us, EventKind::kMet, task, place);
   }
 
-  // A native step's ordinal is equal on all of its ranks, but its index is not.
+  // A native step has the same ordinal on all of its ranks, but not the same index.
   void complete_met(Task task, std::uint32_t place) {
     const auto met = present_.extract(meeting(task, place));
     for (const auto& [member, step] : met.mapped()) complete({task.bucket, step}, member);
@@ -319,8 +319,8 @@ class Simulation {
     if (--run.ranks == 0) run.missing = {};
   }
 
-  /// Reports the first step that waits only for other ranks, on the first rank that has one.
-  /// (Predecessors of a step have lower numbers.)
+  /// Reports a deadlock: the first step that waits only for other ranks, on the first rank that has
+  /// one. (The predecessors of a step have lower numbers.)
   [[noreturn]] void complain(std::uint32_t bucket) const {
     std::string what = "steps wait for each other";
     int rank = -1;
@@ -348,8 +348,8 @@ class Simulation {
   std::vector<Run> runs_;             // by bucket
   std::vector<NodeMemory> memories_;  // by bucket
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::vector<Task> completed_;  // at the rank being settled
-  /// Places that are ready for a native step, with the step's index there.
+  std::vector<Task> completed_;  // steps at the place that `settle` processes
+  /// Places that have reached a native step, with the step's index there.
   std::map<Meeting, std::vector<std::pair<std::uint32_t, StepId>>> present_;
 };
 

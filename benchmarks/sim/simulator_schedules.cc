@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-/// The content of the sources of a step.
+/// Returns the bytes and entries of the sources of a step.
 PayloadUse use_of_sources(const Schedule& schedule, const Step& step) {
   PayloadUse all;
   for (const Range& source : step.sources) {
@@ -20,7 +20,7 @@ PayloadUse use_of_sources(const Schedule& schedule, const Step& step) {
   return all;
 }
 
-/// Bytes that a codec streams, and entries that it updates one by one.
+/// Returns the bytes that a codec streams, and the entries that it updates one by one.
 PayloadUse codec_use(const Schedule& schedule, const Step& step) {
   const PayloadUse sources = use_of_sources(schedule, step);
   const PayloadUse target = usual_use(schedule, step.target);
@@ -41,8 +41,8 @@ PayloadUse codec_use(const Schedule& schedule, const Step& step) {
   return {};
 }
 
-/// The bytes that a rank sends to others of its group in a collective of the device's library, or
-/// receives from them, whichever is more; for an all-reduce, the bytes of the whole.
+/// Returns the bytes that a rank sends or receives in a collective of the device's library,
+/// whichever is more; for an all-reduce, the bytes of the bucket.
 std::size_t native_bytes(const Schedule& schedule, const Step& step, const ProcessGrid& grid) {
   const bool is_in_node = step.group == NativeGroup::kNode;
   const std::vector<int>& near = grid.ranks_of_node(grid.node(schedule.rank));
@@ -79,7 +79,7 @@ std::size_t native_bytes(const Schedule& schedule, const Step& step, const Proce
   return moved() * size_of(schedule.layout.dtype);
 }
 
-/// Bytes that a kernel reads and writes, or that another step moves.
+/// Returns the bytes that a kernel reads and writes, or that another step moves.
 PayloadUse use_of(const Schedule& schedule, const Step& step, const ProcessGrid& grid) {
   const auto bytes_of = [&](const Range& range) { return usual_use(schedule, range).bytes; };
   switch (step.kind) {
@@ -107,8 +107,8 @@ PayloadUse use_of(const Schedule& schedule, const Step& step, const ProcessGrid&
   return {};
 }
 
-/// Elements read from a peer's staging memory, which the peer writes in every iteration. (A bucket
-/// in place belongs to the caller, who writes it much earlier.)
+/// Returns the elements read from a peer's staging buffers, which the peer writes in every
+/// iteration. (A bucket in place is written by the caller, much earlier.)
 std::size_t shared_elements_of(const Step& step, int rank) {
   std::size_t total = 0;
   for (const Range& source : step.sources) {
@@ -155,7 +155,7 @@ int moved_rank(const ProcessGrid& grid, NodeSymmetry symmetry, int rank, int by)
   return grid.ranks_of_node(node)[static_cast<std::size_t>(grid.local_rank(rank))];
 }
 
-/// One end of a message or flag. Both ends have the same key.
+/// One end of a message or flag. Both ends have equal keys.
 struct End {
   std::tuple<bool, int, int, std::uint32_t> key;  // message?, source, destination, ordinal
   std::size_t lines;
@@ -240,9 +240,9 @@ void SimulatorSchedules::add(const Schedule& schedule) {
   lines_.push_back(std::move(lines));
 }
 
-// Without a symmetry, the ends of a message are identified by their ranks. With one, node 0's
-// message to node k corresponds to the message that node 0 gets from the node that k moves to 0:
-// the source is moved to node 0, and the destination with it.
+// Pairs the ends of messages. Without a symmetry, the ranks at both ends identify a message. With a
+// symmetry, only node 0's ends are stored: for each message that node 0 receives, source and
+// destination are moved so that the source is on node 0.
 void SimulatorSchedules::pair_up() {
   std::vector<End> given, taken;
   const int nodes = grid_.num_nodes();

@@ -11,8 +11,9 @@
 
 namespace kolo {
 
-/// The symmetry of the schedules of equally large nodes, by which those of node 0 describe all:
-/// node k does what node 0 does, with every peer's node moved by k; local ranks stay.
+/// The symmetry between the schedules of equally large nodes. The schedules of node 0 describe all
+/// nodes: node k performs the steps of node 0, with the node of every peer moved by k and its local
+/// rank unchanged.
 ///
 ///   kRotation   ring on 3 nodes      0 -> 1     1 -> 2     2 -> 0       moved by adding k
 ///   kExchange   halving, 4 nodes     0 <-> 2    1 <-> 3    2 <-> 0      moved by exclusive or
@@ -22,32 +23,31 @@ enum class NodeSymmetry : std::uint8_t {
   kExchange,  ///< Moved by exclusive or; the number of nodes is a power of two.
 };
 
-/// The workers of a rank, each of which does one step at a time.
+/// The workers of a rank. Each performs one step at a time.
 enum class Worker : std::uint8_t {
-  kMessages,       ///< The processor, for messages and flags, before it runs kernels.
-  kKernels,        ///< The processor, for kernels of host buckets. The others are for device
-                   ///< buckets:
-  kPacks,          ///< The stream that packs.
+  kMessages,       ///< The processor, for messages and flags. These precede kernels.
+  kKernels,        ///< The processor, for kernels. All further workers are for device buckets.
+  kPacks,          ///< The stream of kernels that pack.
   kDeviceKernels,  ///< The stream of all other kernels.
   kCollectives,    ///< The device's native library.
-  kDown,           ///< Copies to pinned memory.
-  kUp,             ///< Copies from pinned memory.
+  kDown,           ///< The stream of copies to pinned memory.
+  kUp,             ///< The stream of copies from pinned memory.
 };
 inline constexpr std::size_t kWorkers = 7;
 
-/// Node `node` moved by `by`.
+/// Returns the number of the node to which `symmetry` moves `node` by `by`.
 int moved(NodeSymmetry symmetry, int node, int by, int num_nodes);
 
-/// The schedules of one bucket on all ranks, reduced to what determines time: kinds, sizes, order,
-/// and the step at the peer that each message or flag leads to. With a symmetry, only node 0's
-/// schedules are kept.
+/// The schedules of one bucket on all ranks, reduced to the properties that determine time: kinds,
+/// sizes, order, and the peer's step to which each message or flag leads. With a symmetry, only the
+/// schedules of node 0 are stored.
 ///
 /// Threads: immutable after construction; any.
 class SimulatorSchedules {
  public:
   using Compile = std::function<Schedule(int rank)>;
 
-  /// Partner of a message or flag that no step takes in this iteration.
+  /// The partner of a message or flag that no step receives in this iteration.
   static constexpr StepId kNobody = ~StepId{0};
 
   struct Step {
@@ -55,20 +55,20 @@ class SimulatorSchedules {
     NativeOp native;
     NativeGroup group;
     Worker worker;
-    int peer;        ///< For a message or flag; with a symmetry, as seen from node 0.
-    StepId partner;  ///< For a send or signal: the step that takes it at the peer.
+    int peer;        ///< Only of a message or flag. With a symmetry, seen from node 0.
+    StepId partner;  ///< Only of a send or signal: the peer's step that receives it.
     std::uint32_t ordinal;
     std::uint32_t lag;
-    std::uint32_t waits;    ///< Number of predecessors; for a recv or await, plus one for its
-                            ///< message or flag.
-    std::uint32_t entries;  ///< Entries of payloads that a codec processes one by one.
-    /// Bytes that are sent or combined; for a kernel, read plus written. Payloads count with their
-    /// usual size.
+    std::uint32_t waits;    ///< Number of predecessors; in a recv or await, plus its message or
+                            ///< flag.
+    std::uint32_t entries;  ///< Number of payload entries that a codec processes one by one.
+    /// Bytes that are sent or combined; for a kernel, bytes read plus written. Payloads count with
+    /// their usual size.
     std::uint64_t bytes;
     /// The part of `bytes` that a kernel reads just after another rank has written it.
     std::uint64_t shared_bytes;
 
-    /// Whether the step waits for a message or flag of this iteration.
+    /// Returns whether the step waits for a message or flag of this iteration.
     bool takes() const { return kind == StepKind::kRecv || (kind == StepKind::kAwait && lag == 0); }
   };
 
@@ -83,7 +83,7 @@ class SimulatorSchedules {
     }
   };
 
-  /// Compiles the schedules of all ranks, or with a symmetry of node 0's ranks. `grid` outlives it.
+  /// Compiles the schedules of all ranks, or with a symmetry only of node 0's. `grid` outlives it.
   ///
   /// Errors: UsageError if a message differs in length at its ends or, with a symmetry, has only
   ///         one end; all errors of `compile`.
@@ -91,12 +91,12 @@ class SimulatorSchedules {
 
   NodeSymmetry symmetry() const { return symmetry_; }
   const BucketLayout& layout() const { return layout_; }
-  /// See `Schedule::eager`.
+  /// Returns the value of `Schedule::eager`.
   bool is_eager() const { return is_eager_; }
   const Lines& of_rank(int rank) const { return lines_[line_of(rank)]; }
-  /// The peer of `step` of `rank`.
+  /// Returns the peer of a step of `rank`.
   int peer(int rank, const Step& step) const;
-  /// Total number of steps of all ranks.
+  /// Returns the total number of steps of all ranks.
   std::size_t steps() const { return steps_; }
 
  private:
@@ -112,8 +112,8 @@ class SimulatorSchedules {
   std::vector<Lines> lines_;  // by rank, or by local rank
 };
 
-/// The symmetry of the schedules of `nodes`, found by comparing them line by line with those of
-/// node 0, for their first and last ranks; kNone without one.
+/// Returns the symmetry of the schedules of `nodes`, or kNone. The schedules of each node's first
+/// and last rank are compared step by step with those of node 0.
 NodeSymmetry find_symmetry(const ProcessGrid& grid, const SimulatorSchedules::Compile& compile,
                            std::span<const int> nodes);
 

@@ -3,9 +3,9 @@
 
     torchrun --nproc-per-node 2 --max-restarts 3 python/examples/elastic.py --checkpoints DIR
 
-A rank that dies, freezes or is cut off is a `kolo.PeerLostError` in all others. Nothing here catches it: each process
-ends with it, torchrun starts all ranks again, and these continue from the newest checkpoint. Between hosts, DIR is a
-folder that all of them see.
+If a rank dies, freezes or is cut off, all other ranks get a `kolo.PeerLostError`. This program does not catch it: each
+process ends, torchrun starts all ranks again, and they continue from the newest checkpoint. With several hosts, DIR is
+a folder that all hosts share.
 """
 
 import argparse
@@ -20,12 +20,12 @@ import kolo.torch
 
 
 def newest(folder):
-    """The last checkpoint that is whole; None if there is none."""
+    """Returns the path of the newest checkpoint; None if there is none."""
     return max(folder.glob("step-*.pt"), default=None)
 
 
 def save(folder, step, model, optimizer):
-    """Under its name there is a whole checkpoint or none, whenever the process is killed."""
+    """Saves a checkpoint. The file gets its name when it is complete, so a killed process leaves no partial file."""
     draft = folder / "draft"
     with open(draft, "wb") as file:
         torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
@@ -35,7 +35,7 @@ def save(folder, step, model, optimizer):
 
 
 def load(folder, model, optimizer):
-    """Loads the checkpoint that rank 0 names, and returns the number of steps made. Collective."""
+    """Loads the checkpoint that rank 0 names, and returns the number of its steps. Collective."""
     named = [newest(folder) if dist.get_rank() == 0 else None]
     dist.broadcast_object_list(named)
     if named[0] is None:
@@ -47,7 +47,7 @@ def load(folder, model, optimizer):
 
 
 def batch(step):
-    """This rank's samples of a step, the same ones when the step is made again."""
+    """Returns this rank's samples of a step, which are the same if the step is repeated."""
     generator = torch.Generator().manual_seed(step * dist.get_world_size() + dist.get_rank())
     inputs = torch.randn(256, 64, generator=generator)
     return inputs, inputs.square().sum(1, keepdim=True).sqrt()

@@ -6,8 +6,8 @@
         x = np.ones(1000, np.float32)
         job.all_reduce(x)               # in place, over all ranks
 
-Everything goes through Kolo's C library, libkolo.so.2, which is loaded at the first `open`; KOLO_LIBRARY names it where
-it lies neither beside this package nor where the loader looks.
+The package calls Kolo's C library, libkolo.so.2, and loads it at the first `open`. If the library is neither beside
+this package nor in the loader's search path, KOLO_LIBRARY must name it.
 
 The reference is in the docstrings: `help(kolo.Runtime)`, `help(kolo.Group)`, `help(kolo.GradientSet)`.
 """
@@ -31,7 +31,7 @@ __version__ = "0.1.0"
 
 
 def library_version() -> str:
-    """The version of the C library."""
+    """Returns the version of the C library."""
     return str(library().kolo_version().decode())
 
 

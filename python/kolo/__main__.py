@@ -20,7 +20,7 @@ Below mpirun, torchrun or srun, bench and topo look at that job: mpirun -np 4 py
 
 
 def _topo(arguments: list[str]) -> int:
-    """Replaces this process by kolo-topo: the one beside the package, in the build folder of a source tree, or on
+    """Replaces this process by kolo-topo, which is beside the package, in the build folder of a source tree, or on
     PATH."""
     package = pathlib.Path(__file__).resolve().parent
     places = [package / "kolo-topo", package.parent.parent / "build" / "bin" / "kolo-topo"]

@@ -12,7 +12,7 @@ _SIZES = [4, 1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 26]
 
 
 def main(arguments: list[str]) -> int:
-    """`arguments`: sizes in bytes."""
+    """Runs the benchmark, and returns the exit status. `arguments` are sizes in bytes."""
     if _local_ranks.is_alone():
         outcomes = _local_ranks.run(2, 300, "kolo._bench", *arguments)
         for rank, (status, output) in enumerate(outcomes):
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
             x = numpy.empty(size // 4, numpy.float32)
             times = []
             for _ in range(max(5, min(200, (1 << 26) // size))):
-                x.fill(1)  # As in a program, whose caches hold what it has just written.
+                x.fill(1)  # As in a program, the caches hold data that was just written.
                 job.barrier()
                 start = time.perf_counter()
                 job.all_reduce(x, name="x")

@@ -1,4 +1,4 @@
-"""The memory that a call uses, from NumPy arrays, the buffer protocol, DLPack or `kolo.Memory`."""
+"""Finds the memory of an argument: a NumPy array, an object with the buffer protocol or DLPack, or a `kolo.Memory`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Sequence
 from . import _c, _dlpack, _dtypes
 from ._errors import UsageError
 
-# The address of buffers without elements: in the C interface null means that a buffer is left out.
+# The address of buffers without elements, because null in the C interface means that there is no buffer.
 _NOTHING = ctypes.create_string_buffer(64)
 _NOWHERE = ctypes.addressof(_NOTHING)
 
@@ -18,7 +18,7 @@ _NOWHERE = ctypes.addressof(_NOTHING)
 class Memory:
     """Contiguous elements at an address, for memory that no array object describes.
 
-    Every operation takes a Memory in place of an array. It keeps `owner` alive. Other libraries can import it by
+    Every operation takes a Memory in place of an array. A Memory keeps `owner` alive. Other libraries can import it by
     DLPack.
 
         memory = kolo.Memory(tensor.data_ptr(), tensor.numel(), "bfloat16", owner=tensor)
@@ -55,7 +55,7 @@ class Memory:
         return self.count * self.dtype.itemsize
 
     def overlaps(self, other: Memory) -> bool:
-        """Whether the two overlap in any byte."""
+        """Returns whether the two memories have a byte in common."""
         return self.address < other.address + other.nbytes and other.address < self.address + self.nbytes
 
     @property
@@ -64,7 +64,7 @@ class Memory:
         return _c.KOLO_DEVICE if self.is_device else _c.KOLO_HOST
 
     def parameter(self) -> _c.kolo_buffer:
-        """This memory as a struct of the C interface."""
+        """Returns this memory as a struct of the C interface."""
         return _c.kolo_buffer(self.address, self.count, self.dtype.code, self.kind)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -73,7 +73,7 @@ class Memory:
         return _dlpack.CPU_DEVICE
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, **_: Any) -> Any:
-        """For `torch.from_dlpack` and similar functions, which share these elements."""
+        """Exports these elements, without a copy, to `torch.from_dlpack` and similar functions."""
         self.__dlpack_device__()
         versions = max_version is not None and max_version >= (1, 0)
         if self.read_only and not versions:
@@ -82,7 +82,7 @@ class Memory:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """For `torch.as_tensor`, `cupy.asarray` and similar functions, which share these elements on the device."""
+        """Exports device memory, without a copy, to `torch.as_tensor`, `cupy.asarray` and similar functions."""
         if not self.is_device:
             raise AttributeError("this is host memory, which __dlpack__ exports")
         data = (self.address, self.read_only)
@@ -93,10 +93,10 @@ class Memory:
 
 
 def memory_of(source: Any, what: str = "x", *, writable: bool = False) -> Memory:
-    """The elements of an array, as a view.
+    """Returns the elements of an array, as a view.
 
-    `what` is its name in errors. Errors: UsageError if it is not an array, not contiguous in C order, of a type that
-    Kolo does not take, or if `writable` is asked for and it is read-only.
+    `what` is the name of `source` in errors. Raises UsageError if `source` is not an array, is not contiguous in C
+    order, has a type that Kolo does not take, or is read-only although `writable` is true.
     """
     try:
         memory = _memory_of(source, what)
@@ -151,7 +151,7 @@ def _of_ndarray(array: Any, what: str) -> Memory:
 
 
 def _is_contiguous(shape: Sequence[int], strides: Sequence[int] | None, step: int) -> bool:
-    """`step` is the stride between neighbours. Dimensions of one element may have any stride."""
+    """`step` is the expected stride of the last dimension. Dimensions of one element may have any stride."""
     if strides is None or 0 in shape:
         return True
     for extent, stride in zip(reversed(shape), reversed(strides)):
@@ -189,7 +189,7 @@ def _of_array_interface(source: Any, what: str) -> Memory:
 
 
 def _address_of(view: memoryview) -> int:
-    """Works for read-only memory, unlike `ctypes.c_char.from_buffer`."""
+    """Returns the address of a view, also of read-only memory, unlike `ctypes.c_char.from_buffer`."""
     buffer = (ctypes.c_void_p * 16)()  # A Py_buffer, which has fewer words and begins with the address.
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), buffer, 0)
     address = buffer[0] or 0
@@ -198,7 +198,7 @@ def _address_of(view: memoryview) -> int:
 
 
 def _of_memoryview(view: memoryview, what: str) -> Memory:
-    """The view stays exported, so that a bytearray cannot be resized in the meantime."""
+    """Returns the memory of a view. The Memory keeps the view exported, so that a bytearray cannot be resized."""
     if not view.c_contiguous:
         raise _not_contiguous(what)
     dtype = _dtypes.of_format(view.format, view.itemsize)
@@ -207,7 +207,7 @@ def _of_memoryview(view: memoryview, what: str) -> Memory:
 
 
 def new_array(shape: tuple[int, ...], dtype: _dtypes.DType, like: Any = None) -> Any:
-    """A new NumPy array for a result. Its dtype is that of `like` if `like` is a NumPy array.
+    """Makes a NumPy array for a result. Its dtype is the dtype of `like` if `like` is a NumPy array.
 
     Errors: UsageError without NumPy.
     """
@@ -219,10 +219,10 @@ def new_array(shape: tuple[int, ...], dtype: _dtypes.DType, like: Any = None) ->
 
 
 def array_at(memory: Memory) -> Any:
-    """The elements of host memory as a NumPy array of the same shape, which keeps `memory` alive; without NumPy as a
-    flat memoryview of bytes."""
+    """Returns host memory as a NumPy array of the same shape, which keeps `memory` alive; without NumPy, as a flat
+    memoryview of bytes."""
     data: Any = (ctypes.c_char * memory.nbytes).from_address(memory.address)
-    data._memory = memory  # The array's base holds it.
+    data._memory = memory  # `data` is the array's base, so this keeps `memory` alive.
     try:
         import numpy
     except ImportError:

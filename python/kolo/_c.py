@@ -43,7 +43,8 @@ def _type(text: str) -> Any:
 
 
 def _define_struct(name: str, fields: list[tuple[_header.Type, str]]) -> None:
-    """Callback types get names of their own, such as kolo_store_set for the field `set` of kolo_store."""
+    """Defines a struct and its callback types, which are named like kolo_store_set for the field `set` of
+    kolo_store."""
     types = []
     for kind, field in fields:
         made = ctypes.CFUNCTYPE(*map(_type, kind)) if isinstance(kind, list) else _type(kind)

@@ -52,7 +52,7 @@ def call_of(
     scale_after: float = 1.0,
     wire_dtype: Any = None,
 ) -> _c.kolo_call | None:
-    """The options of a call; None if all have their defaults."""
+    """Returns the options of a call; None if all have their defaults."""
     if name is None and stream is None and wire_dtype is None and scale_before == 1.0 == scale_after:
         return None
     return _c.kolo_call(
@@ -81,25 +81,26 @@ def _is_list(x: Any) -> bool:
 class Collectives(Calls):
     """The collectives of a group.
 
-    **Results.** `all_reduce`, `broadcast` and `reduce` change `x`; the others return a new NumPy array. With `out`,
-    `x` is only read and the result is written to `out`. Each returns the array that has the result. With `out`, only
-    numbers of elements must fit, not shapes; without it, the first dimension of an array with a part for each rank is
-    the rank. All ranks must agree on whether an operation is in place; in `reduce`, `gather` and `scatter` the root
-    decides.
+    **Results.** `all_reduce`, `broadcast` and `reduce` write the result to `x`; the other methods make a new NumPy
+    array. With `out`, they only read `x` and write the result to `out`. Each method returns the array with the result.
+    With `out`, only the numbers of elements must fit, not the shapes; without it, the first dimension of an array with
+    a part for each rank is the rank. An operation is in place on all ranks or on none; in `reduce`, `gather` and
+    `scatter`, only the root chooses.
 
     **Arrays** are contiguous, and of one type on all ranks: NumPy arrays, objects with the buffer protocol or with
-    `__dlpack__` (tensors of torch), or `kolo.Memory`. A list of arrays of one type is one operation, with one
-    agreement and common messages, and returns a list; its `counts` are a list with the counts of each array. Arrays in
-    device memory are used after the work enqueued on `stream`, a cudaStream_t; they need an `out` for the result.
+    `__dlpack__` (tensors of torch), or `kolo.Memory`. A list of arrays of one type is one operation: the arrays share
+    one agreement and their messages, and the result is a list. Its `counts` are a list with the counts of each array.
+    Arrays in device memory are used after the work enqueued on `stream`, a cudaStream_t; such operations need `out` for
+    the result.
 
     **Names.** `name` identifies an operation on all ranks. Without it an operation is named after its arguments; all
     ranks must then call operations with equal arguments in the same order.
 
-    **wait=False** starts the operation and returns a `Ticket`. Until it is done the arrays belong to Kolo.
+    **wait=False** starts the operation and returns a `Ticket`. Until the ticket is done, the arrays belong to Kolo.
 
-    Threads: any, except that operations without a name keep one order per group.
+    Threads: any; all ranks must begin operations without a name in the same order, in each group.
     Errors: UsageError at the call; MismatchError, the same on every rank, if ranks disagree; PeerLostError;
-            StallError; DeadlineError. A KeyboardInterrupt ends the wait and not the operation.
+            StallError; DeadlineError. A KeyboardInterrupt ends the wait, but the operation goes on.
     """
 
     rank: int
@@ -123,10 +124,10 @@ class Collectives(Calls):
     def all_reduce(self, x: Any, op: str = "sum", *, out: Any = None, wait: bool = True, **options: Unpack[Summed]) -> Any:
         """Combines the elements of all ranks, on all ranks.
 
-        `op` is sum, average, min, max or another reduction of docs/how-to/operations.md. In a premul_sum each rank has
-        its own `scale_before`, which multiplies its contribution. Otherwise both scales are equal on all ranks.
-        `wire_dtype`: "bfloat16" sends float32 or float64, without scales, in 16 bits. Each contribution is rounded once,
-        and so is the float32 sum.
+        `op` is sum, average, min, max or another reduction of docs/how-to/operations.md. `scale_before` multiplies this
+        rank's contribution, `scale_after` the result. Both are equal on all ranks, except that in a premul_sum
+        `scale_before` may differ. With `wire_dtype="bfloat16"`, float32 or float64 without scales is sent in 16 bits:
+        each contribution is rounded once, and the float32 sum once.
         """
         arrays = _Arrays(x, out)
         pairs = [_pairs.whole(*each) for each in arrays.each]
@@ -148,8 +149,8 @@ class Collectives(Calls):
     def broadcast(
         self, x: Any = None, root: int = 0, *, out: Any = None, wait: bool = True, **options: Unpack[Named]
     ) -> Any:
-        """Copies `x` of rank `root` to `x` of all ranks, or to `out` if all ranks pass it. Ranks other than the root
-        then need no `x`."""
+        """Copies `x` of rank `root` to `x` of all ranks, or to `out` if all ranks pass `out`; then only the root needs
+        `x`."""
         is_root = self.rank == root
         arrays = _Arrays(x if is_root or out is None else None, out)
         pairs = [_pairs.copied(*each, is_root) for each in arrays.each]
@@ -171,8 +172,8 @@ class Collectives(Calls):
     def reduce(
         self, x: Any, root: int = 0, op: str = "sum", *, out: Any = None, wait: bool = True, **options: Unpack[Scaled]
     ) -> Any:
-        """Combines the elements of all ranks on rank `root`, in its `x`, or in its `out` if it passes one. Other ranks'
-        `x` are only read, and they get None."""
+        """Combines the elements of all ranks on rank `root`. That rank gets the result in `x`, or in `out` if it passes
+        `out`. On other ranks, `x` is only read and the method returns None."""
         arrays = _Arrays(x, out)
         pairs = [_pairs.reduced(*each, self.rank == root) for each in arrays.each]
         return self._run("reduce", arrays, pairs, _scaled(**options), wait, root, _dtypes.choice(_dtypes.ops(), op, "op"))
@@ -200,11 +201,11 @@ class Collectives(Calls):
         wait: bool = True,
         **options: Unpack[Summed],
     ) -> Any:
-        """Combines `x` of all ranks, which has a part for each rank; rank r gets part r.
+        """Combines `x` of all ranks, which has a part for each rank; rank r gets part r of the result.
 
         Shape:  x is [size, ...], the result [...]. With `counts`, the elements of each rank's part, the same on all
                 ranks, the result has one dimension.
-        Without x: in place; `out` has all parts, and only this rank's part changes.
+        Without x, in place: `out` has the parts of all ranks, and only this rank's part changes.
         `wire_dtype`: as in `all_reduce`.
         """
         arrays = _Arrays(x, out)
@@ -231,7 +232,7 @@ class Collectives(Calls):
 
         Shape:  x is [...], the result [size, ...]. With `counts`, the elements of each rank's `x`, the same on all
                 ranks, the result has one dimension.
-        Without x: in place; this rank's part already lies at its offset in `out`.
+        Without x, in place: this rank's part already is at its offset in `out`.
         """
         arrays = _Arrays(x, out)
         parts = self._parts(counts, arrays)
@@ -259,10 +260,10 @@ class Collectives(Calls):
         wait: bool = True,
         **options: Unpack[Named],
     ) -> Any:
-        """Copies `x` of all ranks, in rank order, to rank `root`; the others get None. Shapes are those of
-        `all_gather`.
+        """Copies `x` of all ranks, in rank order, to rank `root`; on other ranks the method returns None. Shapes are as
+        in `all_gather`.
 
-        Without x at the root: in place there; its part already lies at its offset in `out`.
+        If the root passes no `x`, it is in place: its part already is at its offset in `out`.
         """
         is_root = self.rank == root
         arrays = _Arrays(x if is_root else _given(x), out)
@@ -291,10 +292,10 @@ class Collectives(Calls):
         wait: bool = True,
         **options: Unpack[Named],
     ) -> Any:
-        """Copies part r of `x` of rank `root` to rank r. Shapes are those of `reduce_scatter`; the other ranks pass no
-        `x`, and need `out`.
+        """Copies part r of `x` of rank `root` to rank r. Shapes are as in `reduce_scatter`. Other ranks pass only
+        `out`.
 
-        With x as `out` at the root: in place there; its part stays in x, and x does not change.
+        If the root passes `x` also as `out`, it is in place: its part stays in `x`, which does not change.
         """
         is_root = self.rank == root
         arrays = _Arrays(x if is_root else None, out)
@@ -323,8 +324,8 @@ class Collectives(Calls):
 
         Shape: x and the result are [size, ...]. With `counts[sender][receiver]`, the same on all ranks, the result has
                one dimension.
-        Without x: in place; `out` holds the parts for all ranks, and afterwards the parts from all ranks. Any two ranks
-        exchange equally many elements both ways.
+        Without x, in place: `out` has the parts for all ranks, and afterwards the parts from all ranks. Any two ranks
+        send each other equally many elements.
         """
         arrays = _Arrays(x, out)
         flats = [_flat(each, self.size) for each in arrays.counts_of_each(counts)]
@@ -337,7 +338,7 @@ class Collectives(Calls):
         return [Parts(self.rank, self.size, each) for each in arrays.counts_of_each(counts)]
 
     def _sent_and_got(self, flat: list[int] | None) -> tuple[Parts, Parts]:
-        """The parts that this rank sends to all, and the parts that it receives from all."""
+        """Returns the parts that this rank sends to all ranks, and the parts that it receives from all ranks."""
         sent = flat and flat[self.rank * self.size : (self.rank + 1) * self.size]
         return Parts(self.rank, self.size, sent), Parts(self.rank, self.size, flat and flat[self.rank :: self.size])
 
@@ -351,8 +352,8 @@ class Collectives(Calls):
         *arguments: int,
         counts: Sequence[list[int] | None] | None = None,
     ) -> Any:
-        """`arguments` are those of the C function between the tensors and the call; `counts` has those of each
-        tensor."""
+        """Begins an operation. `arguments` are the C function's arguments between the tensors and the call; `counts`
+        has the counts of each tensor."""
         if not pairs:
             raise UsageError("the list of arrays is empty")
         each = zip(pairs, counts or itertools.repeat(None))
@@ -360,7 +361,7 @@ class Collectives(Calls):
         values = [pair.value for pair in pairs]
         value = values if arrays.is_list and any(each is not None for each in values) else values[0]
         name = call.name.decode() if call is not None and call.name else what
-        # The group must live until the operation is done, too.
+        # The ticket also keeps the group alive until the operation is done.
         ticket = Ticket(self._handle, (self, pairs), lambda _: value, self._subject(name))
         ticket.begin(getattr(library(), f"kolo_{what}"), self._pointer, tensors, len(pairs), *arguments, call)
         return ticket.wait() if wait else ticket

@@ -56,13 +56,13 @@ def _python(name: str, result: Any, *arguments: Any) -> Any:
 _get_pointer = _python("PyCapsule_GetPointer", c_void_p, ctypes.py_object, ctypes.c_char_p)
 _is_valid = _python("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
 _new_capsule = _python("PyCapsule_New", ctypes.py_object, c_void_p, ctypes.c_char_p, c_void_p)
-# The name of a capsule that is being destroyed, by its address.
+# These take the address of a capsule, because a capsule that is being destroyed is no object any more.
 _name_of = _python("PyCapsule_GetName", ctypes.c_char_p, c_void_p)
 _pointer_of = _python("PyCapsule_GetPointer", c_void_p, c_void_p, ctypes.c_char_p)
 
 
 def _capsule_of(source: Any, kind: int) -> Any:
-    # No stream waits on a device: Kolo orders its reads by the stream that the user passes.
+    # Asks for no synchronisation on a device, because Kolo orders its reads by the stream that the user passes.
     stream = {"stream": -1} if kind == CUDA else {}
     try:
         return source.__dlpack__(max_version=(1, 0), **stream)
@@ -71,8 +71,8 @@ def _capsule_of(source: Any, kind: int) -> Any:
 
 
 def export(source: Any) -> tuple[_Tensor, bool, Any]:
-    """The export of an object with `__dlpack__` and `__dlpack_device__`: the tensor, whether it is read-only, and the
-    capsule, which keeps both valid.
+    """Exports an object with `__dlpack__` and `__dlpack_device__`. Returns the tensor, whether it is read-only, and the
+    capsule, which keeps the tensor valid.
 
     Errors: TypeError for a device or an element type that Kolo does not take; any error of the object.
     """
@@ -105,14 +105,15 @@ def _delete(address: int) -> None:
 
 @ctypes.PYFUNCTYPE(None, c_void_p)
 def _drop_capsule(capsule: int) -> None:
-    """Destroys a capsule that no consumer took: consumers change its name."""
+    """Frees the export of a destroyed capsule, unless a consumer took it, which changes the capsule's name."""
     name = _name_of(capsule)
     if name in (b"dltensor", b"dltensor_versioned"):
         _held.pop(_pointer_of(capsule, name), None)
 
 
 def capsule_of(address: int, shape: tuple[int, ...], dtype: _dtypes.DType, owner: Any, read_only: bool, versions: bool) -> Any:
-    """A capsule over host memory, as `__dlpack__` returns it; `owner` lives as long as a consumer holds the capsule."""
+    """Makes a capsule over host memory for `__dlpack__`. It keeps `owner` alive until it or its consumer is
+    destroyed."""
     extents = (c_int64 * len(shape))(*shape)
     code, bits = dtype.dlpack
     tensor = _Tensor(address, _Device(_CPU, 0), len(shape), _Type(code, bits, 1), extents, None, 0)

@@ -134,7 +134,7 @@ def _sum() -> Findings:
 
 
 def _sum_here() -> int:
-    """The work of each of the two ranks. It does not use NumPy, whose absence the doctor may have to report."""
+    """Sums on each of the two ranks and returns the exit status. It works without NumPy, which may be missing."""
     import array
 
     from ._runtime import open as open_job

@@ -13,19 +13,20 @@ from ._library import library
 
 
 def numbered(name_of: Callable[[int], Any], first: int) -> dict[str, int]:
-    """Maps names to numbers, from `first` on, until a number has no name."""
+    """Returns a map from names to numbers. The numbers begin with `first` and end before the first one without a
+    name."""
     names = itertools.takewhile(bool, map(name_of, itertools.count(first)))
     return {name.decode(): number for number, name in enumerate(names, first)}
 
 
 @functools.lru_cache(maxsize=None)
 def ops() -> dict[str, int]:
-    """Numbers of reductions in the C interface, by name."""
+    """Returns the numbers of all reductions in the C interface, by name."""
     return numbered(library().kolo_op_name, 0)
 
 
 def choice(choices: dict[str, int], value: str, what: str) -> int:
-    """The number of a choice. Errors: UsageError for an unknown choice."""
+    """Returns the number of the choice `value`. Raises UsageError if it is unknown; `what` names the argument."""
     try:
         return choices[value]
     except (KeyError, TypeError):
@@ -61,14 +62,14 @@ def _dtype(code: int, name: str, itemsize: int) -> DType:
 
 @functools.lru_cache(maxsize=None)
 def dtypes() -> tuple[DType, ...]:
-    """All element types, in the order of the library, which names them."""
+    """Returns all element types that the library names, in its order."""
     lib = library()
     codes = numbered(lib.kolo_dtype_name, 1).items()
     return tuple(_dtype(code, name, lib.kolo_dtype_size(code)) for name, code in codes)
 
 
 def of_code(code: int) -> DType:
-    """The type with this number in the C interface."""
+    """Returns the type with this number in the C interface."""
     return dtypes()[code - 1]
 
 
@@ -95,14 +96,14 @@ def _of_kind(kind: str, itemsize: int, what: object) -> DType:
 
 
 def of_typestr(text: str) -> DType:
-    """The type of a string of `__array_interface__`, such as "<f4"."""
+    """Returns the type for a type string of `__array_interface__`, such as "<f4"."""
     if text[0] in _SWAPPED + "!" and int(text[2:]) > 1:
         raise unknown(text)
     return _of_kind(text[1], int(text[2:]), text)
 
 
 def typestr_of(dtype: DType) -> str:
-    """The inverse of `of_typestr`. Errors: TypeError for a type without such a string."""
+    """Returns the type string of a type, as the inverse of `of_typestr`. Raises TypeError if there is none."""
     code, bits = dtype.dlpack
     kinds = {_SIGNED: "i", _UNSIGNED: "u", _FLOAT: "f", _COMPLEX: "c", _BOOL: "b"}
     if code not in kinds:
@@ -112,7 +113,7 @@ def typestr_of(dtype: DType) -> str:
 
 
 def of_format(text: str, itemsize: int) -> DType:
-    """The type of a format of the buffer protocol, such as "d" or "Zf"."""
+    """Returns the type for a format of the buffer protocol, such as "d" or "Zf"."""
     letters = text.lstrip("@=<" if sys.byteorder == "little" else "@=>!")
     if letters[:1] == "Z" and letters[1:] in ("f", "d"):
         return _of_kind("c", itemsize, text)
@@ -132,7 +133,7 @@ _numpy_dtypes: dict[Any, DType] = {}
 
 
 def of_numpy(dtype: Any) -> DType:
-    """The type of a `numpy.dtype`, including those of ml_dtypes."""
+    """Returns the type for a `numpy.dtype`, also one of ml_dtypes."""
     known = _numpy_dtypes.get(dtype)
     if known is None:
         known = _by_name().get(dtype.name)
@@ -143,7 +144,7 @@ def of_numpy(dtype: Any) -> DType:
 
 
 def of_any(dtype: Any) -> DType:
-    """The type that a user passes: "bfloat16", numpy.float32, numpy.dtype("f4"), torch.float32."""
+    """Returns the type for a user's argument: "bfloat16", numpy.float32, numpy.dtype("f4"), torch.float32."""
     if isinstance(dtype, DType):
         return dtype
     name = dtype if isinstance(dtype, str) else str(dtype)
@@ -160,7 +161,7 @@ def of_any(dtype: Any) -> DType:
 
 
 def wire_code(dtype: Any) -> int:
-    """The number of a wire type; for None the one that means the type of the elements."""
+    """Returns the number of a wire type in the C interface; None means the type of the elements."""
     return _c.KOLO_SAME_DTYPE if dtype is None else of_any(dtype).code
 
 
@@ -172,7 +173,8 @@ def _of_python(dtype: Any) -> DType:
 
 
 def to_numpy(dtype: DType) -> Any:
-    """The `numpy.dtype`. Errors: ImportError without NumPy, or without ml_dtypes if the type needs it."""
+    """Returns the `numpy.dtype` of a type. Raises ImportError without NumPy, or if the type needs ml_dtypes and it is
+    missing."""
     import numpy
 
     try:

@@ -34,7 +34,7 @@ _CLASSES: dict[int, type[KoloError]] = {}
 class KoloError(Exception):
     """Base class of all errors of Kolo. Fields that do not apply are None or empty.
 
-    Its text is one line with all fields. If ranks fail for a common cause, they get equal texts.
+    The text of the exception is one line with all fields. Ranks that fail for the same cause get equal texts.
     """
 
     status: Status = Status.INTERNAL
@@ -134,7 +134,7 @@ def _rank(value: int) -> int | None:
 
 
 def last_error(status: int) -> KoloError:
-    """The error of the calling thread's last call, which returned `status`."""
+    """Returns the error of the calling thread's last call, which returned `status`."""
     pointer = library().kolo_last_error()
     if not pointer:
         return _CLASSES.get(status, KoloError)(f"status {status}")
@@ -148,6 +148,6 @@ def last_error(status: int) -> KoloError:
 
 
 def check(status: int) -> None:
-    """Raises the error of the call that returned `status`, unless that is KOLO_OK."""
+    """Raises the error of the call that returned `status`, unless `status` is KOLO_OK."""
     if status:
         raise last_error(status)

@@ -1,4 +1,4 @@
-"""Sets of gradients: marked one by one during a backward pass, combined bucket by bucket."""
+"""Sets of gradients, which a backward pass marks one by one and Kolo combines bucket by bucket."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DIVISORS = {
 
 
 class Gradient(NamedTuple):
-    """One gradient of a set. Without `data` it lies in the arena, where it needs no copy; `GradientSet` gives the
+    """One gradient of a set. Without `data` it is in Kolo's arena, where it needs no copy; `GradientSet` returns the
     array."""
 
     shape: Sequence[int] | None = None
@@ -61,7 +61,7 @@ class GradientSet:
         gradients.wait()             # every gradient is now the average over all ranks
 
     `gradients[i]` and `gradients[name]` are NumPy arrays over the memory that Kolo uses. From `ready` until `wait`
-    returns that memory belongs to Kolo. The set keeps arrays alive; arrays in the arena keep the set alive.
+    returns, that memory belongs to Kolo. The set keeps the user's arrays alive; arrays in the arena keep the set alive.
 
     Threads: any for `ready` and `absent`; one for `wait`.
     """
@@ -97,7 +97,7 @@ class GradientSet:
         return array_at(memory)
 
     def memory(self, which: int | str) -> Memory:
-        """The memory of a gradient, which never moves."""
+        """Returns the memory of a gradient, which never moves."""
         index = self._at(which)
         view = _c.kolo_buffer()
         check(library().kolo_gradients_view(self._pointer, index, byref(view)))
@@ -121,20 +121,20 @@ class GradientSet:
     # --- an iteration ------------------------------------------------------------------------------
 
     def ready(self, which: int | str, *, stream: int | None = None) -> None:
-        """Marks a gradient as complete; in device memory, after the work enqueued on `stream`. May sum small buckets in
-        the caller's thread."""
+        """Marks a gradient as complete. A gradient in device memory is complete after the work enqueued on `stream`.
+        May sum small buckets in the caller's thread."""
         self._mark("ready", stream, self._at(which))
 
     def absent(self, which: int | str, *, stream: int | None = None) -> None:
-        """Marks a gradient as unused by this rank in this iteration: it counts as zeros, and has the average
-        afterwards."""
+        """Marks a gradient as unused by this rank in this iteration: it counts as zeros, and after `wait` its array has
+        the combined value."""
         self._mark("absent", stream, self._at(which))
 
     def give_up(self, *, stream: int | None = None) -> None:
-        """Marks every gradient that is not marked in this iteration as absent: for a rank that cannot compute them, for
-        example because its batch raises. Go on with `wait` and the optimizer's step as the other ranks do, and all
-        weights stay equal: gradients that this rank has marked count, the rest count as zeros. `stream`: its work may
-        use gradients in device memory."""
+        """Marks every gradient that is not marked in this iteration as absent. Use it if this rank cannot compute them,
+        for example because its batch raises. Then call `wait` and the optimizer's step as the other ranks do, and all
+        weights stay equal: gradients that this rank has marked count, the rest count as zeros. Pass `stream` if its
+        work may use gradients in device memory."""
         self._mark("give_up", stream)
 
     def _mark(self, how: str, stream: int | None, *index: int) -> None:
@@ -147,17 +147,16 @@ class GradientSet:
     def wait(self, timeout: float | None = None) -> None:
         """Waits until every gradient has the combined value.
 
-        `timeout` is in seconds; None: the option `operation_timeout`.
-        Errors: DeadlineError or KeyboardInterrupt, after which it may be called again. After any other error the set
-                stays failed.
+        `timeout` is in seconds; None means the option `operation_timeout`.
+        Errors: DeadlineError or KeyboardInterrupt, after which `wait` may be called again. After any other error the
+                set stays failed.
         """
         self._wait(timeout, self.name, library().kolo_gradients_wait)
         self._is_open = False
 
     def wait_one(self, which: int | str, timeout: float | None = None) -> None:
-        """Waits until one gradient has the combined value, so that an update can go layer by layer. Mark all gradients
-        first,
-        and end the iteration by `wait`; until then only read the array.
+        """Waits until one gradient has the combined value, so that the optimizer can update layer by layer. Mark all
+        gradients first, and end the iteration by `wait`; until then only read the array.
 
         `timeout` and errors: as in `wait`.
         """
@@ -169,15 +168,16 @@ class GradientSet:
         wait(step, timeout, self._group._handle.operation_timeout_ms, lambda: self._group._subject(subject))
 
     def fileno(self) -> int:
-        """A descriptor for `select` and event loops. It is readable while `take_combined` has something to return, and
-        once the set has failed; it may also be readable without cause. It belongs to the set; only poll it."""
+        """Returns a descriptor for `select` and event loops. It is readable while there are combined gradients for
+        `take_combined` to return, and once the set has failed; it may also be readable without cause. The set owns it;
+        only poll it."""
         descriptor = c_int()
         check(library().kolo_gradients_event(self._pointer, byref(descriptor)))
         return descriptor.value
 
     def take_combined(self) -> list[int]:
-        """The indices of the gradients that were combined since the last call in this iteration. Never blocks. End the
-        iteration by `wait`, in the same thread; until then only read the arrays.
+        """Returns the indices of the gradients that were combined since the last call in this iteration. Never blocks.
+        End the iteration by `wait`, in the same thread; until then only read the arrays.
 
         Errors: the error of a set that has failed.
         """
@@ -186,19 +186,19 @@ class GradientSet:
         return self._taken[: count.value]
 
     def wait_on(self, stream: int) -> None:
-        """For device memory: blocks until all work is enqueued, and makes `stream` wait for the values."""
+        """Blocks until all work on gradients in device memory is enqueued, and makes `stream` wait for the values."""
         self._call(library().kolo_gradients_wait_on, stream)
         self._is_open = False
 
     def set_samples(self, samples: float) -> None:
-        """Sets this rank's number of samples, from this iteration on; for the divisor "samples"."""
+        """Sets this rank's number of samples for this and all later iterations, for the divisor "samples"."""
         check(library().kolo_gradients_set_samples(self._pointer, samples))
 
     # --- plan and statistics -------------------------------------------------------------------------
 
     @property
     def plan(self) -> dict[str, Any]:
-        """Buckets, algorithm, bytes on the wire, and decisions on compression."""
+        """The plan in force: buckets, algorithm, bytes on the wire, and decisions on compression."""
         return dict(json.loads(library().kolo_gradients_plan(self._pointer)))
 
     @property
@@ -207,7 +207,7 @@ class GradientSet:
         return dict(json.loads(library().kolo_gradients_statistics(self._pointer)))
 
     def flags(self, which: int | str) -> GradientFlags:
-        """How compression treats a gradient in the next iteration."""
+        """Returns how compression treats a gradient in the next iteration."""
         flags = c_uint32()
         check(library().kolo_gradients_flags(self._pointer, self._at(which), byref(flags)))
         return GradientFlags(flags.value)
@@ -223,7 +223,7 @@ class GradientSet:
         self._call(library().kolo_gradients_drop)
 
     def save_compression(self) -> bytes:
-        """This rank's compression state for its checkpoint."""
+        """Returns this rank's compression state for its checkpoint."""
         state, size = c_void_p(), c_size_t()
         check(library().kolo_gradients_save(self._pointer, byref(state), byref(size)))
         return string_at(state, size.value) if size.value else b""
@@ -241,14 +241,14 @@ class GradientSet:
         self._call(library().kolo_gradients_remap, addresses, sizes, len(copies), keep=copies)
 
     def residual_norm(self, which: int | str) -> float:
-        """Euclidean norm of a gradient's residual at this rank; -1 if it is sent dense."""
+        """Returns the Euclidean norm of a gradient's residual on this rank; -1 if the gradient is sent dense."""
         norm = c_double()
         name = self.names[self._at(which)].encode()
         check(library().kolo_gradients_residual_norm(self._pointer, name, byref(norm)))
         return norm.value
 
     def _call(self, function: Any, *arguments: Any, keep: Any = None) -> None:
-        """A call that blocks and has no ticket."""
+        """Makes a call that blocks and has no ticket."""
         call(function, self._pointer, *arguments, runtime=self._group._handle.pointer, keep=(self, keep))
 
     def __repr__(self) -> str:
@@ -257,7 +257,7 @@ class GradientSet:
     def __del__(self) -> None:
         if not hasattr(self, "_is_open"):  # Its registration failed.
             return
-        if self._is_open:  # A release would wait for the end of the iteration, and a finalizer must not wait.
+        if self._is_open:  # Releasing the set would wait for the iteration, and a finalizer must not wait.
             self._group._handle.keep(self._owned, self._user_memory)
         else:
             self._owned.drop()
@@ -269,7 +269,7 @@ def _named(values: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
 
 
 def _specs(gradients: Mapping[str, Any] | Sequence[Any]) -> dict[str, tuple[Gradient, Memory | None]]:
-    """Gradients by name, each with the user's memory."""
+    """Returns the gradients by name, each with the user's memory."""
     specs: dict[str, tuple[Gradient, Memory | None]] = {}
     for name, each in _named(gradients).items():
         spec = each if isinstance(each, Gradient) else Gradient(data=each)
@@ -312,13 +312,13 @@ class Registers(Calls):
         compression: str | None = None,
         divisor: str = "all_ranks",
     ) -> GradientSet:
-        """Agrees on a set of gradients with all ranks and plans its buckets. Collective.
+        """Registers a set of gradients that is equal on all ranks, and plans its buckets. Collective.
 
         `gradients` are arrays, which Kolo then reads and writes in place, or `kolo.Gradient`s, by name or in a list.
-        For a flat buffer pass `numpy.split(buffer, ends)`. Names, shapes, types and options are the same on all ranks.
-        `wire_dtype`: the type to send, for example "bfloat16"; None: the option `wire_dtype`.
-        `compression`: rules by name; None: the option `compression`.
-        `divisor` of an average: "all_ranks", "contributing_ranks", or "samples", see `GradientSet.set_samples`.
+        For a flat buffer pass `numpy.split(buffer, ends)`. Names, shapes, types and options are equal on all ranks.
+        `wire_dtype` is the type to send, for example "bfloat16"; None means the option `wire_dtype`.
+        `compression` has rules by name; None means the option `compression`.
+        `divisor` of an average is "all_ranks", "contributing_ranks" or "samples" (see `GradientSet.set_samples`).
         """
         specs = _specs(gradients)
         structs = [_struct(key, spec, memory) for key, (spec, memory) in specs.items()]
@@ -335,11 +335,11 @@ class Registers(Calls):
         return GradientSet(self, pointer, name, specs)
 
     def check_equal(self, name: str, tensors: Mapping[str, Any] | Sequence[Any]) -> None:
-        """Checks that arrays, such as the weights of a model, have the same names, types and bytes on all ranks, with
-        the certainty of a 64-bit hash. Collective; `name` identifies the check on all ranks.
+        """Checks that arrays, such as the weights of a model, have the same names, types and bytes on all ranks, by
+        comparing 64-bit hashes. Collective; `name` identifies the check on all ranks.
 
-        Errors: MismatchError, the same on every rank, naming the arrays that differ and the ranks that differ from rank
-                0. UsageError for device memory.
+        Errors: MismatchError, the same on every rank, which names the arrays that differ and the ranks that differ from
+                rank 0. UsageError for device memory.
         """
         named = {key: memory_of(each, f"the array {key!r}") for key, each in _named(tensors).items()}
         buffers = (_c.kolo_buffer * len(named))(*(each.parameter() for each in named.values()))

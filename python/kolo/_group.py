@@ -23,8 +23,8 @@ ARENA_BYTES = 64 << 20
 class Group(Collectives, Messages, RowSums, Registers, Owner):
     """A group of ranks and its collectives. Ranks are numbered from 0 in each group.
 
-    A group has its own names of operations and its own errors. It is released with the last reference, once all members
-    have released it; unlike `close`, that does not wait for other members.
+    A group has its own names of operations and its own errors. Dropping the last reference releases the group on this
+    rank; unlike `close`, it does not wait for other members.
     """
 
     rank: int
@@ -39,7 +39,7 @@ class Group(Collectives, Messages, RowSums, Registers, Owner):
     def __init__(self, handle: Handle, owned: Owned, pointer: Any, name: str) -> None:
         lib = library()
         self._handle = handle
-        self._owned = owned  # Handle of the group, or of the runtime for the group of all ranks.
+        self._owned = owned  # Owns the group, or the runtime if this is the group of all ranks.
         self._pointer = pointer
         self.name = name
         self.rank = lib.kolo_group_rank(pointer)
@@ -52,11 +52,10 @@ class Group(Collectives, Messages, RowSums, Registers, Owner):
     # --- groups of this group ----------------------------------------------------------------------
 
     def group(self, ranks: Sequence[int], *, name: str = "", arena_bytes: int = ARENA_BYTES) -> Group:
-        """Creates a group of these ranks of this group, in this order. Only its members call.
+        """Creates a group of the given ranks of this group, in the given order. Only members of the new group call it.
 
-        `name` appears in errors, and tells groups of the same ranks apart. `arena_bytes`: address space of each
-        member's
-        arena. Both are the same on all members.
+        `name` appears in errors, and tells groups of the same ranks apart. `arena_bytes` is the address space of each
+        member's arena. Both are equal on all members.
         """
         array = (c_int32 * len(ranks))(*ranks)
         return self._found(library().kolo_group_create, (array, len(ranks)), name, arena_bytes)
@@ -64,21 +63,22 @@ class Group(Collectives, Messages, RowSums, Registers, Owner):
     def split(
         self, color: int | None, key: int | None = None, *, name: str = "", arena_bytes: int = ARENA_BYTES
     ) -> Group | None:
-        """Splits this group into one for each color, ordered by key (default: the rank) and then by rank. Collective. A
-        rank whose color is None or negative gets None."""
+        """Splits this group into one group per color, ordered by key (default: the rank) and then by rank. Collective.
+        On a rank whose color is None or negative, the method returns None."""
         places = (-1 if color is None else color, self.rank if key is None else key)
         return self._found(library().kolo_group_split, places, name, arena_bytes)
 
     def node_group(self, *, name: str = "", arena_bytes: int = ARENA_BYTES) -> Group:
-        """Creates a group of the ranks of this group on this node. Collective over those."""
+        """Creates a group of the ranks of this group on this node. Collective over these ranks."""
         return self._found(library().kolo_group_node, (), name, arena_bytes)
 
     def cross_group(self, *, name: str = "", arena_bytes: int = ARENA_BYTES) -> Group:
-        """Creates a group of the ranks of this group with the same local rank, one per node. Collective over those."""
+        """Creates a group of the ranks of this group with the same local rank, one per node. Collective over these
+        ranks."""
         return self._found(library().kolo_group_cross, (), name, arena_bytes)
 
     def _found(self, function: Any, arguments: tuple[Any, ...], name: str, arena_bytes: int) -> Any:
-        """Returns None for a rank that a split leaves out."""
+        """Creates a group. Returns None if a split leaves out this rank."""
         options = _c.kolo_group_options(name=name.encode(), arena_bytes=arena_bytes)
         pointer = c_void_p()
         self._call(function, *arguments, byref(options), byref(pointer))
@@ -97,14 +97,15 @@ class Group(Collectives, Messages, RowSums, Registers, Owner):
     def barrier(self, *, wait: bool) -> Ticket[None] | None: ...
 
     def barrier(self, *, wait: bool = True) -> Ticket[None] | None:
-        """Returns when every rank has called it; with `wait=False` it returns a `Ticket`, which is done then."""
+        """Blocks until every rank has called it. With `wait=False` it returns a `Ticket`, which is done at that
+        time."""
         ticket: Ticket[None] = Ticket(self._handle, self, lambda _: None, self._subject("barrier"))
         ticket.begin(library().kolo_barrier, self._pointer)
         return ticket.wait() if wait else ticket
 
     def join(self) -> int:
-        """This rank has run out of data: it takes part in the operations of the others until all have joined. Returns
-        the rank that joined last. No other thread uses the group meanwhile."""
+        """For a rank that has run out of data: takes part in the operations of other ranks until all ranks have joined.
+        Returns the rank that joined last. No other thread may use the group during the call."""
         last = c_int32()
         self._call(library().kolo_join, byref(last))
         return last.value
@@ -115,9 +116,9 @@ class Group(Collectives, Messages, RowSums, Registers, Owner):
         return int(library().kolo_network_bytes_sent(self._pointer))
 
     def keep_order(self) -> None:
-        """From now on all ranks begin their collectives in this group in one order, whatever their names. If the n-th
-        collectives of ranks differ, they get a `MismatchError` that quotes both. All ranks call it at the same point,
-        while none has a collective of the group in flight. `join` is not available in such a group."""
+        """Requires that from now on all ranks begin the collectives of this group in the same order. If the n-th
+        collectives of two ranks differ, they raise a `MismatchError`, which quotes both. All ranks call it at the same
+        point, while no collective of the group is in flight. `join` is not available in such a group."""
         self._call(library().kolo_group_keep_order)
 
     def close(self) -> None:
@@ -125,15 +126,15 @@ class Group(Collectives, Messages, RowSums, Registers, Owner):
         self._call(library().kolo_group_close)
 
     def _new_name(self, kind: str) -> str:
-        """A name that no earlier call returned; equal on ranks that make these calls in the same order."""
+        """Returns a name that no earlier call returned. Ranks that call it in the same order get equal names."""
         return f"{kind} {next(self._made)}"
 
     def _subject(self, name: str, peer: int | None = None) -> Subject:
-        """Describes an operation of this rank for errors of waits."""
+        """Describes an operation of this rank, for the error of a timeout."""
         return Subject(name, self.rank, self._name_in_errors(), peer)
 
     def _name_in_errors(self) -> str:
-        """The group's name in errors of the library; empty: the job."""
+        """Returns the group's name in errors of the library; an empty name means the job."""
         ranks = str(list(self.ranks_of_job))
         return f"'{self.name}' {ranks}" if self.name else ranks
 
@@ -143,7 +144,7 @@ class Group(Collectives, Messages, RowSums, Registers, Owner):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Closes the group, unless the block ended by an exception: then other ranks may never close it."""
+        """Closes the group, unless the block ended by an exception, after which other ranks may never close it."""
         if kind is None:
             self.close()
 

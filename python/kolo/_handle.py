@@ -1,4 +1,4 @@
-"""Handles of the C library: they are released once nothing uses them any more."""
+"""Handles of the C library, which are released when nothing uses them any more."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ._library import library
 class Owned:
     """Owns a pointer, which is released when its owner and all objects made from it have dropped it.
 
-    It is a count without `__del__`, because the finalizers of a reference cycle run in any order. Threads: any, also
-    reentrantly, where the garbage collector runs.
+    It counts users and has no `__del__`, because the finalizers of a reference cycle run in any order. Threads: any.
+    Calls may be reentrant, because the garbage collector may run at any point.
     """
 
     def __init__(self, pointer: Any, release: Callable[[Any], Any], made_of: Owned | None = None) -> None:
@@ -29,7 +29,7 @@ class Owned:
             made_of.hold()
 
     def is_ours(self) -> bool:
-        """False in a forked process, which releases nothing."""
+        """Returns False in a forked process, which must not release anything."""
         return os.getpid() == self._process
 
     def hold(self) -> None:
@@ -41,7 +41,7 @@ class Owned:
             return
         try:
             self._not_released.pop()
-        except IndexError:  # Another thread came first.
+        except IndexError:  # Another thread releases it.
             return
         self._release()
         if self._made_of is not None:
@@ -55,7 +55,7 @@ class Owned:
 
 
 class Owner:
-    """Owns a pointer once it is constructed, and drops it with its own last reference."""
+    """Base class of an object that owns a pointer, and drops it when the object is destroyed."""
 
     _owned: Owned
 
@@ -65,7 +65,7 @@ class Owner:
 
 
 class Handle(Owned):
-    """The `kolo_runtime*`, and operations in flight that no ticket waits for."""
+    """Owns the `kolo_runtime*`, and operations in flight without a ticket."""
 
     def __init__(self, pointer: Any, operation_timeout_ms: int) -> None:
         self.library = library()
@@ -76,31 +76,31 @@ class Handle(Owned):
         super().__init__(pointer, self.library.kolo_release)
 
     def park(self, ticket: Any, buffers: Any) -> None:
-        """Takes over an operation in flight that no thread will wait for: its buffers live until it is done."""
+        """Keeps the buffers of an operation in flight, for which no thread will wait, until the operation is done."""
         if self.is_released():
             self.library.kolo_ticket_release(ticket)
         else:
             self._parked.append((ticket, buffers))
 
     def keep(self, owned: Owned, buffers: Any) -> None:
-        """Takes over a set of gradients in the middle of an iteration, with its buffers, until the job has ended."""
+        """Keeps a set of gradients that is in the middle of an iteration, and its buffers, until the job has ended."""
         self._kept.append((owned, buffers))
 
     def let_go(self) -> None:
-        """Drops everything it has taken over: the job has ended, so nothing is in use."""
+        """Drops all kept sets, because the job has ended and no memory is in use."""
         while self._kept:
             owned, _ = self._kept.popleft()
             owned.drop()
 
     def sweep(self) -> None:
-        """Drops operations that are done. Cost: nothing if there are none."""
+        """Drops kept operations that are done. Costs nothing if there are none."""
         if not self._parked:
             return
         done = c_int()
         for _ in range(len(self._parked)):
             try:
                 ticket, buffers = self._parked.popleft()
-            except IndexError:  # Another thread sweeps, too.
+            except IndexError:  # Another thread also sweeps.
                 return
             self.library.kolo_ticket_test(ticket, byref(done))
             if done.value:

@@ -1,5 +1,4 @@
-"""The declarations in the headers of the C library, either those of the wheel or of the source tree around this
-package."""
+"""Reads the declarations in the headers of the C library, which are in the wheel or in the source tree."""
 
 from __future__ import annotations
 
@@ -23,13 +22,13 @@ TEXT = _COMMENT.sub("", "\n".join(header.read_text(encoding="utf-8") for header 
 
 
 def _declared(declarations: str) -> tuple[str, str]:
-    """Type and name of "const char* name"."""
+    """Splits a declaration such as "const char* name" into type and name."""
     kind, name = re.findall(r"(.*?)(\w+)$", " ".join(declarations.split()))[0]
     return kind.strip(), name
 
 
 def functions() -> list[tuple[str, str, str]]:
-    """Result, name and arguments of each function, as declared."""
+    """Returns the declared result, name and arguments of each function."""
     return [(result.strip(), name, " ".join(arguments.split())) for result, name, arguments in _FUNCTION.findall(TEXT)]
 
 
@@ -38,7 +37,7 @@ def types_of(arguments: str) -> list[str]:
 
 
 def constants() -> dict[str, int]:
-    """Values of all enumerators, by name."""
+    """Returns the values of all enumerators, by name."""
     entries = re.findall(r"(KOLO_\w+) = (-?\d+)", " ".join(_ENUM.findall(TEXT)))
     return {name: int(number) for name, number in entries}
 
@@ -48,7 +47,7 @@ Type = Union[str, "list[str]"]
 
 
 def structs() -> dict[str, list[tuple[Type, str]]]:
-    """Types and names of the fields of each struct, in order, by the struct's name."""
+    """Returns the types and names of the fields of each struct, in order, by the struct's name."""
     return {name: list(_fields(body)) for body, name in _STRUCT.findall(TEXT)}
 
 

@@ -14,8 +14,8 @@ NAME = "libkolo.so.2"
 
 
 def _candidates() -> Iterator[str]:
-    """Paths at which it may be, in order of preference: beside the package, in the build folder of a source tree, and
-    in the loader's search path."""
+    """Yields paths where the library may be, in order of preference: beside the package, in the build folder of a
+    source tree, and in the loader's search path."""
     package = pathlib.Path(__file__).resolve().parent
     root = package.parent.parent
     yield str(package / NAME)
@@ -37,7 +37,7 @@ def _load(path: str) -> ctypes.CDLL:
 
 @functools.lru_cache(maxsize=None)
 def library() -> Any:
-    """The C library with its functions declared; loaded at the first call.
+    """Returns the C library with its functions declared. Loads it at the first call.
 
     Errors: ImportError that names all paths that were tried, and why each failed.
     """

@@ -1,4 +1,4 @@
-"""Ranks on this machine, started without a launcher."""
+"""Starts ranks on this machine without a launcher."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 
 
 def run(ranks: int, timeout: float, module: str, *arguments: str) -> list[tuple[int, str]]:
-    """Runs `python -m MODULE ARGUMENTS` on `ranks` ranks. Returns the exit status and the output of each. A rank that
-    takes longer than `timeout` seconds is killed, and its status is that of the signal."""
+    """Runs `python -m MODULE ARGUMENTS` on `ranks` ranks. Returns the exit status and the output of each rank. A rank
+    that takes longer than `timeout` seconds is killed, and its status is the negative signal number."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -37,5 +37,5 @@ def run(ranks: int, timeout: float, module: str, *arguments: str) -> list[tuple[
 
 
 def is_alone() -> bool:
-    """Whether no launcher has started this process."""
+    """Returns whether this process was started without a launcher."""
     return not any(name in os.environ for name in ("RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"))

@@ -16,13 +16,13 @@ ANY_RANK: int = _c.KOLO_ANY_RANK
 
 
 class Messages(Calls):
-    """The methods `send` and `recv` of a group. Only sender and receiver call them, without a name. Messages from one
-    rank to another with the same tag arrive in the order in which they were sent. Arrays in device memory are used
-    after the work enqueued on `stream`, a cudaStream_t; `stream=None` is the legacy default stream.
+    """The methods `send` and `recv` of a group. Only the sender and the receiver call them, without a name. Messages
+    from one rank to another with the same tag are received in the order in which they were sent. Arrays in device
+    memory are used after the work enqueued on `stream`, a cudaStream_t; `stream=None` is the legacy default stream.
 
-    A list of arrays, of one type or of several, is one message. Its receive takes a list of as many arrays, each of the
-    same type and number of elements as in the send; any difference is a MismatchError that quotes both lists. A list of
-    one array is equivalent to that array.
+    A list of arrays is one message; their types may differ. The receiver passes a list of as many arrays, each of the
+    same type and number of elements as in the send; any difference is a MismatchError, which quotes both lists. A list
+    of one array is equivalent to that array.
     """
 
     @overload
@@ -34,8 +34,8 @@ class Messages(Calls):
 
     def send(self, x: Any, peer: int, tag: int = 0, *, stream: int | None = None, wait: bool = True) -> Ticket[None] | None:
         """Sends the elements of `x` to rank `peer`. The operation is over when `x` may be changed again: at once for a
-        small message, else not before the receiver has an array for it. Two ranks that both send a large message first
-        and receive second wait for each other."""
+        small message, otherwise only after the receiver has called `recv`. Two ranks that send each other a large
+        message before they receive would wait for each other."""
         memory = _memories(x)
         subject = self._subject(f"send to rank {peer}, tag {tag}", peer)
         ticket = Ticket(self._handle, (self, memory), lambda _: None, subject)
@@ -50,11 +50,11 @@ class Messages(Calls):
     def recv(self, x: Any, peer: int = ..., tag: int = ..., *, stream: int | None = ..., wait: bool) -> Ticket[Received] | Received: ...
 
     def recv(self, x: Any, peer: int = ANY_RANK, tag: int = 0, *, stream: int | None = None, wait: bool = True) -> Ticket[Received] | Received:
-        """Receives a message into `x`, which may be longer, from rank `peer` or from any; returns `Received(source,
-        count)`.
+        """Receives a message into `x` from rank `peer`, or from any rank. `x` may be longer than the message. Returns
+        `Received(source, count)`.
 
-        Errors: MismatchError if the message is longer or of another type. After a DeadlineError or KeyboardInterrupt
-                the receive is cancelled, and the message goes to the next one; see `Ticket.cancel`.
+        Errors: MismatchError if the message is longer than `x` or of another type. After a DeadlineError or
+                KeyboardInterrupt the receive is cancelled, and the next receive gets the message; see `Ticket.cancel`.
         """
         memory = _memories(x, writable=True)
         is_any = peer == ANY_RANK
@@ -75,13 +75,13 @@ def _memories(x: Any, *, writable: bool = False) -> list[Memory]:
 
 
 def _parameters(memories: list[Memory]) -> tuple[Any, int]:
-    """The buffers as an array of the C interface, and its length."""
+    """Returns the buffers as an array of the C interface, and its length."""
     buffers = (_c.kolo_buffer * len(memories))(*[memory.parameter() for memory in memories])
     return buffers, len(memories)
 
 
 def _receive(ticket: Ticket[Received], call: tuple[Any, ...]) -> Received:
-    """Begins a receive by this call and waits for it. The array is the caller's again when this returns or raises."""
+    """Begins a receive by this call and waits for it. Kolo no longer uses the array when this returns or raises."""
     try:
         ticket.begin(*call)
         return ticket.wait()

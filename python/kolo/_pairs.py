@@ -1,4 +1,4 @@
-"""The buffers of one tensor in a collective: input, result, and their required sizes."""
+"""Finds the buffers of one tensor in a collective, input and result, and checks their sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._errors import UsageError
 
 
 class Pair(NamedTuple):
-    """`input` is None in place; `result` is None if this rank gets no result."""
+    """The buffers of one tensor. `input` is None in place; `result` is None if this rank gets no result."""
 
     input: Memory | None
     result: Memory | None
@@ -19,7 +19,7 @@ class Pair(NamedTuple):
     """What the call returns."""
 
     def parameter(self, counts: Sequence[int] | None) -> _c.kolo_tensor:
-        """This pair as a struct of the C interface, with the elements of each part if parts differ."""
+        """Returns this pair as a struct of the C interface; `counts` has the elements of each part if parts differ."""
         memory = self.result or self.input
         assert memory is not None
         tensor = _c.kolo_tensor(dtype=memory.dtype.code, memory=memory.kind)
@@ -33,7 +33,7 @@ class Pair(NamedTuple):
 
 
 class Parts:
-    """The elements of each rank's part: `counts`, or equal parts."""
+    """The numbers of elements of the ranks' parts: `counts`, or equal parts if that is None."""
 
     def __init__(self, rank: int, size: int, counts: Sequence[int] | None = None) -> None:
         self.rank = rank
@@ -49,7 +49,7 @@ class Parts:
         return each * self.size if self.counts is None else sum(self.counts)
 
     def each_of(self, memory: Memory, what: str) -> int:
-        """The elements of a part, if `memory` has the parts of all ranks."""
+        """Checks that `memory` can hold the parts of all ranks, and returns the elements of an equal part."""
         if self.counts is None and memory.count % self.size:
             ranks = f"each of {self.size} ranks"
             raise UsageError(f"{what} has {memory.count} elements, not as many for {ranks}; give counts")
@@ -58,7 +58,7 @@ class Parts:
         return memory.count // self.size
 
     def shape_of_part(self, memory: Memory, what: str) -> tuple[int, ...]:
-        """The shape of this rank's part of an array whose first dimension is the rank."""
+        """Returns the shape of this rank's part of an array whose first dimension is the rank."""
         if self.counts is not None:
             return (self.counts[self.rank],)
         if not memory.shape or memory.shape[0] != self.size:
@@ -96,7 +96,7 @@ def _new_result(shape: tuple[int, ...], source: Memory, x: Any) -> Any:
 
 
 def whole(x: Any, out: Any) -> Pair:
-    """One tensor, in place unless `out` is another array."""
+    """Returns the buffers of one tensor, in place unless `out` is another array."""
     if out is None or out is x:
         memory = memory_of(x, "x", writable=True)
         return Pair(None, memory, x)
@@ -105,7 +105,7 @@ def whole(x: Any, out: Any) -> Pair:
 
 
 def copied(x: Any, out: Any, is_root: bool) -> Pair:
-    """The root's buffers of one tensor, in place unless `out` is another array."""
+    """Returns the buffers of one tensor in a broadcast, in place unless `out` is another array."""
     if is_root or out is None:
         return whole(x, out)
     result = memory_of(out, "out", writable=True)
@@ -113,11 +113,11 @@ def copied(x: Any, out: Any, is_root: bool) -> Pair:
 
 
 def reduced(x: Any, out: Any, is_root: bool) -> Pair:
-    """One tensor that is combined on one rank. It is in place on all ranks: only the root knows whether it passed
-    `out`, and it copies x there first."""
+    """Returns the buffers of one tensor in a reduce. It is in place on all ranks, because only the root knows whether
+    it passed `out`; the root first copies x to `out`."""
     if not is_root:
         source = memory_of(x, "x")
-        return Pair(None, source, None)  # Its buffer does not change.
+        return Pair(None, source, None)  # In place, but only the root's buffer changes.
     pair = whole(x, out)
     if pair.input is not None and pair.result is not None:
         if pair.input.is_device:
@@ -127,14 +127,15 @@ def reduced(x: Any, out: Any, is_root: bool) -> Pair:
 
 
 def _in_place(out: Any, parts: Parts) -> Pair:
-    """`out` holds the parts of all ranks, both input and result."""
+    """Returns the buffers of a tensor in place: `out` has the parts of all ranks, as input and result."""
     result = memory_of(_needed(out), "out", writable=True)
     parts.each_of(result, "out")
     return Pair(None, result, out)
 
 
 def gathered(x: Any, out: Any, parts: Parts, has_result: bool = True) -> Pair:
-    """`x` is this rank's part, `out` the parts of all ranks. Without x this rank's part lies in `out`."""
+    """Returns the buffers for a gather: `x` is this rank's part, `out` the parts of all ranks. Without x, this rank's
+    part is in `out`."""
     if x is None:
         return _in_place(out, parts)
     source = memory_of(x, "x")
@@ -150,7 +151,8 @@ def gathered(x: Any, out: Any, parts: Parts, has_result: bool = True) -> Pair:
 
 
 def scattered(x: Any, out: Any, parts: Parts) -> Pair:
-    """`x` has the parts of all ranks, `out` is this rank's part. Without x all parts are in `out`."""
+    """Returns the buffers for a scatter: `x` has the parts of all ranks, `out` is this rank's part. Without x, all
+    parts are in `out`."""
     if x is None:
         return _in_place(out, parts)
     source = memory_of(x, "x")
@@ -161,7 +163,7 @@ def scattered(x: Any, out: Any, parts: Parts) -> Pair:
 
 
 def scattered_from(x: Any, out: Any, parts: Parts) -> Pair:
-    """As `scattered`, at the root of a scatter. If x is also `out`, this rank's part stays in x."""
+    """Works like `scattered`, for the root of a scatter. If `out` is x, this rank's part stays in x."""
     if out is None or out is not x:
         return scattered(x, out, parts)
     source = memory_of(x, "x")
@@ -170,7 +172,7 @@ def scattered_from(x: Any, out: Any, parts: Parts) -> Pair:
 
 
 def received(out: Any, parts: Parts) -> Pair:
-    """`out` is this rank's part of an array on another rank."""
+    """Returns the buffer of a rank that is not the root of a scatter: `out` is this rank's part."""
     result = memory_of(_needed(out), "out", writable=True)
     if result.count != parts.mine(result.count):
         raise UsageError(f"out has {result.count} elements where the counts say {parts.mine(0)}")
@@ -178,8 +180,8 @@ def received(out: Any, parts: Parts) -> Pair:
 
 
 def exchanged(x: Any, out: Any, sent: Parts, got: Parts) -> Pair:
-    """`x` has a part for each rank, `out` a part from each rank. Without x, `out` has first the former and then the
-    latter."""
+    """Returns the buffers for an all-to-all: `x` has a part for each rank, `out` a part from each rank. Without x,
+    `out` has the parts for each rank, which the result replaces."""
     if x is None:
         return _in_place(out, sent)
     source = memory_of(x, "x")

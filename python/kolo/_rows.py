@@ -1,4 +1,4 @@
-"""Row-sparse all-reduce: sums of some rows of a table."""
+"""Row-sparse all-reduces, which sum some rows of a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RowOptions(Scaled, total=False):
 
 
 class Rows:
-    """The result of a row-sparse all-reduce: the rows that some rank had, or the whole table."""
+    """The result of a row-sparse all-reduce: the rows that any rank passed, or the whole table."""
 
     indices: NDArray[int64] | None
     """int64 [n], ascending; None: `rows` is the whole table."""
@@ -59,7 +59,7 @@ class Rows:
 
 
 class _Sums(Owner):
-    """Owns a `kolo_row_sums*`, whose memory the arrays of a result share."""
+    """Owns a `kolo_row_sums*`. The arrays of a result are views of its memory."""
 
     def __init__(self, group: Any) -> None:
         self.pointer = c_void_p()
@@ -187,19 +187,18 @@ class RowSums(Calls):
         stream: int | None = None,
         wait: bool = True,
     ) -> Any:
-        """Sums rows of a table over all ranks: the gradient of an embedding. Returns `Rows`; with `wait=False` a `Ticket`
-        for them.
+        """Sums rows of a table over all ranks, such as the gradient of an embedding. Returns `Rows`; with `wait=False`,
+        a `Ticket` of `Rows`.
 
-        Shape:  `rows` is [n, width], with a row for each of `indices`: int64 [n], perhaps repeated, and less than
-                `height`, the number of rows of the table.
-        `op` is sum or average. `exchange` is "rows", "table", or "auto": the one with the lower predicted time.
-        `result` is "rows", which an exchange of the table does not give, "table", or "auto": the form of the exchange.
-        Scales multiply each rank's sum of a row, and the result; they are equal on all ranks.
-        Lists of `indices`, `rows` and `height` stand for several tables of one type, which share their exchanges. The
-        result is then a list of `Rows`, each as if the call had that table alone.
-        `rows` in device memory are read after the work enqueued on `stream`, a cudaStream_t. Their sums are in device
-        memory, too: as a `Memory`, which `torch.as_tensor` and `cupy.asarray` turn into an array. `indices` are in host
-        memory.
+        Shape:  `rows` is [n, width], with one row per element of `indices`. These are int64 [n], perhaps repeated, and
+                less than `height`, the number of rows of the table.
+        `op` is sum or average. `exchange` is "rows", "table", or "auto": the form with the lower predicted time.
+        `result` is "rows", "table", or "auto": the form of the exchange. After an exchange of the table, "rows" is not
+        possible. Scales multiply each rank's sum of a row, and the result; they are equal on all ranks.
+        For several tables of one type, pass lists of `indices`, `rows` and `height`. The tables share their exchanges,
+        and the result is a list of `Rows`, each as from a call with that table alone.
+        `rows` in device memory are read after the work enqueued on `stream`, a cudaStream_t. Their sums are a `Memory`
+        in device memory, which `torch.as_tensor` and `cupy.asarray` turn into an array. `indices` are in host memory.
         """
         given = _given(indices, rows, height)
         options = _c.kolo_row_options(

@@ -24,7 +24,7 @@ from ._wait import call
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Open runtimes: kept here until they are closed or aborted, or the process ends.
+# Open runtimes, which stay here until they are closed or aborted, or the process ends.
 _open_runtimes: set[Runtime] = set()
 
 
@@ -34,9 +34,9 @@ class Runtime(Group):
         with kolo.open() as job:
             job.all_reduce(x)
 
-    A block that ends by an exception leaves the job at once, so that the other ranks fail, too, rather than wait. A
-    block that ends normally closes the job, which waits for them. The end of the process does the same for an open
-    runtime.
+    If the block ends by an exception, the rank leaves the job at once, so that the other ranks fail instead of waiting.
+    If it ends normally, it closes the job, which waits for the other ranks. The end of the process does the same for an
+    open runtime.
 
     Threads: any.
     """
@@ -66,14 +66,14 @@ class Runtime(Group):
 
     @property
     def is_open(self) -> bool:
-        """False after `close` or `abort`, and in a forked process, which is no rank of the job."""
+        """False after `close` or `abort`, and in a forked process, which is not a rank of the job."""
         return self in _open_runtimes and self._handle.is_ours()
 
     def _name_in_errors(self) -> str:
         return ""
 
     def setting(self, name: str) -> str:
-        """The value of an option in force, as text."""
+        """Returns the value of an option in force, as text."""
         return _setting(self._handle.pointer, name)
 
     @property
@@ -83,15 +83,15 @@ class Runtime(Group):
 
     @property
     def network_address(self) -> str:
-        """The address at which other nodes reach this one, numeric; empty if all ranks share a node."""
+        """The numeric address at which other nodes reach this node; empty if all ranks share a node."""
         return str(library().kolo_network_address(self._handle.pointer).decode())
 
     def allocate(self, shape: int | Sequence[int], dtype: Any = "float32") -> NDArray[Any]:
-        """A NumPy array in memory that the other ranks of the node can read directly, which saves copies.
+        """Allocates a NumPy array in memory that the other ranks of the node can read directly, which saves copies.
 
         Its contents are undefined. The memory is freed with the last array over it, and may outlive `close`. Not
-        collective. Without NumPy: a memoryview of bytes.
-        Errors: ResourceError, which names the bytes needed and the limit, the option `group_arena_bytes`.
+        collective. Without NumPy, the result is a memoryview of bytes. Raises ResourceError, which names the bytes
+        needed and the limit, the option `group_arena_bytes`.
         """
         dimensions = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
         if any(extent < 0 for extent in dimensions):
@@ -102,8 +102,8 @@ class Runtime(Group):
         return array_at(Memory(owner.address, count, kind, owner, shape=dimensions))
 
     def leave_thread(self) -> None:
-        """Until its next call the calling thread does not count among those that use the job: for a thread of a pool
-        whose task is over. Kolo tells a deadlock from a slow rank by the threads that may still call."""
+        """Stops counting the calling thread as a user of the job until its next call. Call it in a thread of a pool
+        whose task is over: Kolo tells a deadlock from a slow rank by the threads that may still call."""
         check(library().kolo_leave_thread(self._handle.pointer))
 
     def close(self) -> None:
@@ -116,8 +116,8 @@ class Runtime(Group):
         self._leave()
 
     def abort(self, why: str) -> None:
-        """Leaves the job at once, for a rank that cannot go on: the others fail with PeerLostError, which says
-        `why`. Not collective; any thread."""
+        """Leaves the job at once, because this rank cannot go on. The other ranks fail with PeerLostError, which quotes
+        `why`. Not collective. Threads: any."""
         if not self.is_open:
             return
         check(library().kolo_abort(self._handle.pointer, why.encode()))
@@ -141,7 +141,7 @@ class Runtime(Group):
 
 
 class _ArenaMemory(Owner):
-    """Owns memory of `kolo_allocate`."""
+    """Owns memory that `kolo_allocate` returned."""
 
     def __init__(self, handle: Handle, size: int) -> None:
         lib = library()
@@ -152,7 +152,7 @@ class _ArenaMemory(Owner):
 
 
 class Store(Protocol):
-    """The interface of a store for `kolo.open(store=...)`. All ranks share it; keys begin with the `job` of
+    """The interface of a store for `kolo.open(store=...)`, which all ranks share. Keys begin with the `job` of
     `kolo.open`."""
 
     def set(self, key: str, value: bytes) -> object:
@@ -164,7 +164,8 @@ class Store(Protocol):
 
 
 class Callbacks:
-    """Callbacks of the C interface for a store. An exception fails the callback, and is kept in `error`."""
+    """The callbacks of the C interface for a store. If the store raises, the callback fails and keeps the exception in
+    `error`."""
 
     def __init__(self, store: Any) -> None:
         self.error: BaseException | None = None
@@ -206,12 +207,12 @@ def open(  # noqa: A001  # As in `kolo.open`.
     srun, or none of them for a job of one rank. With a `store`, which all ranks share, they come from `rank` and
     `world_size`, and `job` is the prefix of all keys; it differs for each job in a store.
 
-    `options` are those of docs/options.md: `kolo.open(fusion_bytes="4M", algorithm="ring")`. Options that are not given
-    come from KOLO_* variables, else have their defaults.
+    `options` are listed in docs/options.md: `kolo.open(fusion_bytes="4M", algorithm="ring")`. Other options have the
+    values of KOLO_* variables, or their defaults.
 
     Threads: any; a store is called from another thread.
-    Errors:  ConfigError and UsageError for options; DeadlineError that names missing ranks after `connect_timeout`.
-             An exception of the store is the cause of the error. After a KeyboardInterrupt end the process.
+    Errors:  ConfigError and UsageError for options; DeadlineError after `connect_timeout`, which names missing ranks.
+             An exception of the store is the `__cause__` of the error. After a KeyboardInterrupt end the process.
     """
     settings = [_c.kolo_setting(name.encode(), _text(value).encode()) for name, value in options.items()]
     fields: dict[str, Any] = {
@@ -261,14 +262,14 @@ def _why(error: BaseException | None) -> str:
 
 
 def _uncaught() -> BaseException | None:
-    """The exception that ends the process, if any."""
+    """Returns the exception that ends the process, if any."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    return error if not hasattr(sys, "ps1") else None  # At a prompt the process goes on.
+    return error if not hasattr(sys, "ps1") else None  # At an interactive prompt the process goes on.
 
 
 @atexit.register
 def _end() -> None:
-    """Leaves the jobs that are still open. No thread can be started any more, so this is not interruptible."""
+    """Closes or aborts the jobs that are still open. It cannot be interrupted, because no thread can start any more."""
     error = _uncaught()
     for runtime in list(_open_runtimes):
         if not runtime.is_open:
@@ -276,8 +277,8 @@ def _end() -> None:
         try:
             if error is not None:
                 runtime.abort(_why(error))
-                # Otherwise the interpreter searches all objects for cycles. With torch that takes a second of CPU time,
-                # while torchrun waits to start the ranks again.
+                # Keeps the interpreter from searching all objects for cycles. With torch that would take a second of
+                # CPU time, while torchrun waits to start the ranks again.
                 gc.freeze()
             else:
                 check(library().kolo_close(runtime._handle.pointer))
@@ -287,4 +288,4 @@ def _end() -> None:
         _open_runtimes.discard(runtime)
     for thread in threading.enumerate():
         if thread.name == "kolo call":
-            thread.join(1.0)  # It is about to end; a thread that ends later would be in the way.
+            thread.join(1.0)  # The thread is about to end, and must do so before the interpreter.

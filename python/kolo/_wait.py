@@ -1,5 +1,5 @@
-"""Tickets of operations in flight, and waits that a signal can interrupt: Python runs signal handlers, which may raise
-KeyboardInterrupt, only between calls of its main thread."""
+"""Tickets of operations in flight, and waits that a signal can interrupt. Python runs signal handlers, which may raise
+KeyboardInterrupt, only in the main thread between two calls."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ._library import library
 SLICE_MS = 100
 """Longest time after which a wait of the main thread checks for signals."""
 
-_LONGEST_MS = 24 * 3_600_000  # Longest single step; a longer or infinite time-out takes several steps.
+_LONGEST_MS = 24 * 3_600_000  # Longest single step; a longer or infinite timeout takes several steps.
 
 Step = Callable[[int], bool]
 """Waits for at most so many milliseconds (negative: the library's limit), and returns whether the operation is over."""
 
 
 def is_interruptible() -> bool:
-    """Whether the caller's thread runs signal handlers."""
+    """Returns whether the caller's thread runs signal handlers."""
     return threading.current_thread() is threading.main_thread()
 
 
 class Subject(NamedTuple):
-    """What a wait is for, as described in errors."""
+    """The operation that a wait is for, as errors describe it."""
 
     name: str
     rank: int
@@ -44,8 +44,8 @@ class Subject(NamedTuple):
 def wait(step: Step, limit: float | None, default_ms: int, subject: Callable[[], Subject]) -> None:
     """Waits until `step` reports the end.
 
-    `limit` is in seconds; None: `default_ms`, where 0 means no limit.
-    Errors: DeadlineError; those of `step`; KeyboardInterrupt, and any other exception of a signal handler.
+    `limit` is in seconds; None means `default_ms`, where 0 means no limit. Errors: DeadlineError; errors of `step`;
+    KeyboardInterrupt, and any other exception of a signal handler.
     """
     if limit is None and not is_interruptible():
         step(-1)
@@ -65,7 +65,7 @@ def wait(step: Step, limit: float | None, default_ms: int, subject: Callable[[],
 
 
 def late_error(subject: Subject, limit_ms: float, setting: str = "") -> DeadlineError:
-    """The error of a wait that has reached its limit of `limit_ms`."""
+    """Returns the error of a wait that has reached its limit of `limit_ms` milliseconds."""
     what = f"no result within the timeout of {limit_ms:.0f} ms although no peer is lost{setting}"
     place = f"group {subject.group}: " if subject.group else ""
     return DeadlineError(
@@ -80,7 +80,7 @@ def late_error(subject: Subject, limit_ms: float, setting: str = "") -> Deadline
 
 
 def stepper(function: Callable[..., int], *arguments: Any) -> Step:
-    """The step of a wait in the C interface: `function(*arguments, timeout_ms, &done)`."""
+    """Makes the step of a wait from a function of the C interface: `function(*arguments, timeout_ms, &done)`."""
     done = c_int()
     reference = byref(done)
 
@@ -92,7 +92,7 @@ def stepper(function: Callable[..., int], *arguments: Any) -> Step:
 
 
 class _Call(threading.Thread):
-    """One call of the C interface in a separate daemon thread, which the end of the process does not wait for."""
+    """Makes one call of the C interface in a daemon thread, so that the process can end during the call."""
 
     def __init__(self, function: Callable[..., int], arguments: tuple[Any, ...], keep: Any) -> None:
         super().__init__(name="kolo call", daemon=True)
@@ -103,15 +103,14 @@ class _Call(threading.Thread):
 
     def run(self) -> None:
         try:
-            check(self._function(*self._arguments))  # Checked here, because the library keeps an error per thread.
+            check(self._function(*self._arguments))  # In this thread, because the library keeps one error per thread.
         except Exception as error:
             self.error = error
 
 
 def call(function: Callable[..., int], *arguments: Any, runtime: Any = None, keep: Any = None) -> None:
-    """Makes a call that blocks and has no ticket. For the main thread another thread makes it, and the main thread
-    leaves the
-    `runtime` meanwhile: Kolo tells a deadlock from a slow rank by the threads that could still call.
+    """Makes a call that blocks and has no ticket. In the main thread, it starts another thread for the call, and calls
+    `kolo_leave_thread` of `runtime`, because Kolo tells a deadlock from a slow rank by the threads that may still call.
 
     After an exception of a signal handler, such as KeyboardInterrupt, the call goes on until the runtime leaves the
     job; its arguments, and `keep`, stay alive.
@@ -136,7 +135,7 @@ class Calls:
     _subject: Callable[..., Subject]
 
     def _call(self, function: Any, *arguments: Any, keep: Any = None) -> None:
-        """A call that blocks and has no ticket."""
+        """Makes a call that blocks and has no ticket."""
         call(function, self._pointer, *arguments, runtime=self._handle.pointer, keep=(self, keep))
 
 
@@ -155,11 +154,11 @@ class Received(NamedTuple):
 
 
 class Ticket(Generic[Result]):
-    """One operation in flight, from a call with `wait=False`.
+    """One operation in flight, which a call with `wait=False` returns.
 
-    The arrays of the operation belong to Kolo until it is done: do not write to them, and do not read results.
-    Ticket and arrays may be dropped at any time; the operation goes on and keeps its memory. Only a receive whose wait
-    was interrupted is then cancelled, as by `cancel`.
+    The arrays of the operation belong to Kolo until it is done: do not write to them, and do not read results. Ticket
+    and arrays may be dropped at any time; the operation goes on and keeps its memory. But a receive is cancelled, as by
+    `cancel`, if its wait was interrupted.
 
         ticket = job.all_reduce(x, wait=False)
         ...
@@ -171,8 +170,8 @@ class Ticket(Generic[Result]):
     __slots__ = ("_ticket", "_handle", "_buffers", "_finish", "_subject", "_was_interrupted", "__weakref__")
 
     def __init__(self, handle: Handle, buffers: Any, finish: Callable[[Any], Result], subject: Subject) -> None:
-        """For groups. The ticket exists before the operation begins, so that the buffers have an owner whenever an
-        interrupt comes."""
+        """Used by groups. The ticket is made before the operation begins, so that the buffers always have an owner,
+        even if an interrupt comes."""
         self._ticket = c_void_p()
         self._handle = handle
         self._buffers = buffers
@@ -181,12 +180,12 @@ class Ticket(Generic[Result]):
         self._was_interrupted = False
 
     def begin(self, function: Callable[..., int], *arguments: Any) -> None:
-        """For groups: begins the operation by a call whose last argument is the ticket."""
+        """Used by groups. Begins the operation by a call whose last argument is the ticket."""
         self._handle.sweep()
         check(function(*arguments, byref(self._ticket)))
 
     def done(self) -> bool:
-        """Whether the operation has a result or an error. Never blocks."""
+        """Returns whether the operation has a result or an error. Never blocks."""
         done = c_int()
         check(library().kolo_ticket_test(self._ticket, byref(done)))
         if done.value:
@@ -196,7 +195,8 @@ class Ticket(Generic[Result]):
     def wait(self, timeout: float | None = None) -> Result:
         """Waits for the result and returns it, as the call without `wait=False` does.
 
-        `timeout` is in seconds; None: the option `operation_timeout`. May be called again, also after an error.
+        `timeout` is in seconds; None means the option `operation_timeout`. `wait` may be called again, also after an
+        error.
         Errors: the error of the operation, the same on every rank; DeadlineError or KeyboardInterrupt, after which the
                 operation goes on.
         """
@@ -214,14 +214,14 @@ class Ticket(Generic[Result]):
         return self._finish(self._ticket)
 
     def late_error(self, limit: float) -> DeadlineError:
-        """The error of a wait for the descriptor that has reached its limit of `limit` seconds."""
+        """Returns the error of a wait for the descriptor that has reached its limit of `limit` seconds."""
         return late_error(self._subject, 1000 * limit)
 
     def cancel(self) -> bool:
-        """Cancels a receive, unless its message has come or is on its way, and waits until it is over. Returns whether
-        it was cancelled: the message then goes to the next receive, and waits raise CancelledError.
+        """Cancels a receive, unless its message has been received or is in flight, and waits until it is over. Returns
+        whether it was cancelled; then the next receive gets the message, and waits raise CancelledError.
 
-        Errors: UsageError for other operations, in which other ranks take part; as `wait`.
+        Errors: UsageError for other operations; errors of `wait`.
         """
         if not self._ticket:  # The operation has not begun.
             return True
@@ -233,8 +233,8 @@ class Ticket(Generic[Result]):
         return False
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when the operation is done, for `select` and event loops. It belongs to
-        the ticket; only poll it."""
+        """Returns a descriptor that becomes readable when the operation is done, for `select` and event loops. The
+        ticket owns it; only poll it."""
         descriptor = c_int()
         check(library().kolo_ticket_event(self._ticket, byref(descriptor)))
         return descriptor.value
@@ -245,7 +245,7 @@ class Ticket(Generic[Result]):
 
             loop = asyncio.get_running_loop()
             readable = loop.create_future()
-            # A duplicate, because a loop allows one reader per descriptor.
+            # Duplicates the descriptor, because a loop allows one reader per descriptor.
             descriptor = os.dup(self.fileno())
             loop.add_reader(descriptor, _set, readable)
             try:
@@ -265,7 +265,7 @@ class Ticket(Generic[Result]):
             self._handle.library.kolo_ticket_release(self._ticket)
             return
         if self._was_interrupted:
-            self._handle.library.kolo_ticket_cancel(self._ticket)  # Refuses all operations but receives.
+            self._handle.library.kolo_ticket_cancel(self._ticket)  # Does nothing for operations that are not receives.
         self._handle.park(self._ticket, self._buffers)
 
 
@@ -275,7 +275,7 @@ def _set(future: Any) -> None:
 
 
 def received(ticket: Any) -> Received:
-    """The result of a finished receive."""
+    """Returns the result of a finished receive."""
     got = _c.kolo_received()
     check(library().kolo_ticket_received(ticket, byref(got)))
     return Received(got.source, got.count)

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""The memory that a call takes, its address, and errors for memory that it cannot take."""
+"""Tests which objects calls accept as memory, their addresses, and errors for other objects."""
 
 import array
 import ctypes
@@ -195,7 +195,7 @@ class Refused(unittest.TestCase):
         x.flags.writeable = False
         for source in (x, memoryview(x), b"abc", np.float64(1)):
             self.refused(source, "read-only", writable=True)
-            memory_of(source)  # As an input it is allowed.
+            memory_of(source)  # Allowed as an input.
 
     def test_dtypes(self):
         for dtype in (np.uint16, ">f4", "U1", object, [("a", "f4")], np.longdouble):

@@ -1,11 +1,11 @@
-"""Every collective that reduces, and sets of gradients, in the job and in groups, with random delays before each call;
-then ranks join one after the other. One rank of random_delays_test.py:
+"""One rank of random_delays_test.py. It runs every collective that reduces, and gradient sets, in the job and in
+groups, with random delays before each call; then ranks join one after the other.
 
     delayed_scenes.py SEED [WIRE]    with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
 
-SEED decides about delays and about the order of calls, which differ from rank to rank. No bit may depend on it. WIRE is a
-16-bit dtype of gradients and on their wire; only with one do all-reduces send 16-bit floats, which some algorithms
-refuse. Prints a digest of all results.
+SEED determines delays and the order of calls, which differ from rank to rank. No bit of a result may depend on it. WIRE
+is a 16-bit dtype, for gradients and for their wire. All-reduces send 16-bit floats, which some algorithms refuse, only
+if WIRE is given. The program prints a digest of all results.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ ROUNDED = {"op": "average", "wire_dtype": "bfloat16"}
 
 
 def fractions(dtype, rank, number, count):
-    """Numbers whose sums are rounded, so that the bits show the order of summation; bfloat16 as uint16."""
+    """Returns numbers whose sums are rounded, so that the bits show the order of summation; bfloat16 as uint16."""
     real, imaginary = np.random.default_rng([rank, number]).uniform(-1, 1, (2, count))
     if dtype == "bfloat16":
         return (real.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
@@ -34,14 +34,14 @@ def fractions(dtype, rank, number, count):
 
 
 def memory_of(values, dtype):
-    """The memory of an array or of a list of arrays; None for None."""
+    """Returns the memory of an array or of a list of arrays; None for None."""
     if isinstance(values, np.ndarray):
         return kolo.Memory(values.ctypes.data, values.size, dtype, values)
     return values and [memory_of(each, dtype) for each in values]
 
 
 class Call:
-    """A collective in flight, from `x` to `out`; in place without one of them."""
+    """A collective in flight, from `x` to `out`. It is in place if `x` or `out` is missing."""
 
     def __init__(self, method, what, dtype, x, out, *arguments, is_kept=True, **options):
         self.name, self.dtype, self.x, self.out = f"{what} {dtype}", dtype, x, out
@@ -73,7 +73,7 @@ class RowCall:
 
 
 def kinds_of_sets(wire):
-    """Name, options, dtype, and whether ranks lack some gradients."""
+    """Yields name, options and dtype of each kind of gradient set, and whether ranks lack some gradients."""
     yield "plain", {}, "float32", False
     yield "sum", {"op": "sum"}, "float64", True
     yield "contributing", {"divisor": "contributing_ranks"}, "float32", True
@@ -87,7 +87,7 @@ def kinds_of_sets(wire):
 
 
 class Sets:
-    """Gradient sets of one group: every `stride`-th kind from `first` on. Matrices with at least 4096 elements may be
+    """Gradient sets of one group: every `stride`-th kind from `first` on. Only matrices of 4096 elements or more can be
     sparse."""
 
     def __init__(self, group, shapes, wire, first=0, stride=1):
@@ -95,7 +95,7 @@ class Sets:
         self.sets = []
         for name, options, dtype, has_absent in list(kinds_of_sets(wire))[first::stride]:
             gradients = [kolo.Gradient(shape, dtype) for shape in shapes]
-            for i in range(0, len(shapes), 2):  # In memory of the program.
+            for i in range(0, len(shapes), 2):  # In the program's memory.
                 room = fractions(dtype, 0, 0, int(np.prod(shapes[i])))
                 gradients[i] = kolo.Memory(room.ctypes.data, room.size, dtype, room, shape=shapes[i])
             held = group.register_gradients(name, gradients, **options)
@@ -140,7 +140,7 @@ class Delayed:
             self.sets.append(Sets(group, [(1000,), (1,), (1667, 3)], wire, i, len(self.groups)))
 
     def delay(self):
-        """No delay in half of all cases, otherwise up to 1 ms."""
+        """Sleeps for up to 1 ms in half of all cases."""
         drawn = self.random.randrange(2000)
         if drawn < 1000:
             time.sleep(drawn / 1e6)
@@ -149,7 +149,7 @@ class Delayed:
         """Returns the digest of a round, which combines the different results of all ranks."""
         self.own = hashlib.sha256()
         calls = [call for dtype in DTYPES for call in self.calls(self.job, dtype, number, LARGE)]
-        for i, group in enumerate(self.groups):  # Each group has two of them.
+        for i, group in enumerate(self.groups):  # Each group has two kinds.
             for dtype in DTYPES[i : i + 2]:
                 calls += self.calls(group, dtype, number, SMALL)
         for group in (self.job, *self.groups):
@@ -178,7 +178,7 @@ class Delayed:
                 self.own.update(result.tobytes())
 
     def run_out_of_data(self, group, part, sets, number):
-        """Each rank of the group continues for another number of steps."""
+        """Makes each rank of the group continue for a different number of steps, and then join."""
         for step in range(1 + (group.rank + number) % 2):
             use = 10 * (number + 1) + step
             calls = [*self.all_reduces(group, "float32", use, part), *self.scattered(group, "float32", use, part)]
@@ -215,7 +215,7 @@ class Delayed:
 
     @staticmethod
     def two(values, parts):
-        """Two arrays with as many parts each; the first array has the smaller parts."""
+        """Splits the values into two arrays with equally many parts; the first array has the smaller parts."""
         cut = parts * (len(values) // parts // 3)
         return [values[:cut], values[cut:]]
 

@@ -1,4 +1,4 @@
-"""Ends of differential_test.py: jobs over Kolo that a rank leaves early, each in processes of its own.
+"""Ends for differential_test.py: jobs over Kolo that a rank leaves early. Each job has separate processes.
 
     differential_ends.py END    with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
 """
@@ -59,7 +59,7 @@ def an_exception_in_a_loop():
 
 @end((1, 1), "left the job: ValueError: a bug of rank 1", "rank 1")
 def an_exception_with_a_group_that_is_destroyed_in_finally():
-    """Rank 1 waits for the end of the job, and submits nothing more: the others get the error at once."""
+    """Rank 1 waits for the end of the job and submits nothing more, so the other ranks get the error at once."""
     try:
         an_exception_in_a_loop()
     finally:
@@ -129,7 +129,7 @@ def an_operation_of_a_callback_that_has_no_place():
 
 @end((0, 0), "rank 0 is over", "rank 1 is over")
 def a_callback_that_waits_for_a_message_that_nobody_sends():
-    """At the end of the process its future gets an error."""
+    """The future gets an error at the end of the process."""
     never = dist.irecv(torch.empty(1), 1 - dist.get_rank(), tag=5).get_future()
     is_waiting = threading.Event()
 
@@ -138,7 +138,7 @@ def a_callback_that_waits_for_a_message_that_nobody_sends():
         never.wait()
 
     if dist.get_rank() == 1:
-        dist.recv(torch.empty(1), 0)  # Rank 0 has added its callback: later it would run in this thread.
+        dist.recv(torch.empty(1), 0)  # Rank 0 has added its callback; a later one would run in this thread.
         dist.all_reduce(torch.ones(3))
         is_waiting.set()
     else:
@@ -168,7 +168,7 @@ def a_call_in_a_forked_child():
 def main():
     import kolo.torch  # noqa: F401  (makes the backend known)
 
-    # Longer than the test waits, so that nothing ends by this time-out.
+    # Longer than the test waits, so that this timeout ends nothing.
     dist.init_process_group("kolo", timeout=timedelta(seconds=300))
     ENDS[sys.argv[1]].call()
 

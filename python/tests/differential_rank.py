@@ -29,7 +29,7 @@ def main():
             result = SCENES[name].call()
             torch.save(result, os.path.join(folder, f"{name}.{dist.get_rank()}"))
             dist.barrier()
-        except BaseException:  # Other ranks may wait for this one: the test ends them all.
+        except BaseException:  # Other ranks may wait for this rank, so the test ends all ranks.
             traceback.print_exc()
             print("error", name, flush=True)
             os._exit(1)

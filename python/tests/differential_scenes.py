@@ -44,7 +44,7 @@ def reductions_of_every_type():
 
 @scene(alone=True)
 def reductions_that_gloo_lacks():
-    """Averages, premultiplied sums, booleans, and reduce_scatters with other operations than sums."""
+    """Checks averages, premultiplied sums, booleans, and reduce_scatters with other operations than sums."""
     every = torch.stack([values(rank, 2 * size()).double() for rank in range(size())])
     mine = slice(2 * me(), 2 * me() + 2)
     for dtype in FLOATS:
@@ -53,7 +53,7 @@ def reductions_that_gloo_lacks():
         assert torch.equal(part, every.amax(0)[mine].to(dtype))
         dist.reduce_scatter(part, list(tensor.split(2)), dist.ReduceOp.AVG)
         dist.all_reduce(tensor, dist.ReduceOp.AVG)
-        # The factor 1 / ranks is rounded, and so is the product: each by at most one unit in the last place.
+        # The factor 1 / ranks and the product are rounded, each by at most one unit in the last place.
         for got, mean in ((part, every.mean(0)[mine]), (tensor, every.mean(0))):
             assert torch.allclose(got, mean.to(dtype), rtol=2 * torch.finfo(dtype).eps, atol=0)
     truth = torch.tensor([True, me() == 0, False])
@@ -124,7 +124,7 @@ def strides_without_gaps():
 
 @scene(alone=True)
 def strides_with_gaps():
-    """Gloo ignores the strides: it uses the memory from the first element on."""
+    """Gloo ignores strides, and uses the memory from the first element on."""
     whole = values(me(), 6, 8)
     expected = sum(values(rank, 6, 8) for rank in range(size()))
     dist.all_reduce(whole[::2])
@@ -139,7 +139,7 @@ def strides_with_gaps():
 
 @scene()
 def conjugated_and_negated():
-    """Such tensors as inputs. torch writes to neither, over any backend."""
+    """Uses lazily conjugated and negated tensors as inputs only, because torch does not write to them."""
     conjugated = torch.complex(values(me(), 2 * size()), values(me() + 1, 2 * size())).conj()
     negated = conjugated.imag
     assert conjugated.is_conj() and negated.is_neg()
@@ -176,7 +176,7 @@ def operations_with_each_root():
 
 @scene(alone=True)
 def types_that_are_only_moved():
-    """Gloo has no scalar type for them."""
+    """Moves types for which Gloo has no scalar type."""
     for dtype in (torch.bool, torch.int16, torch.uint16, torch.float8_e4m3fn):
         mine = values(me(), 2, 257).to(dtype)
         parts = [torch.empty_like(mine) for _ in range(size())]
@@ -224,7 +224,7 @@ def reduce_scatters():
 
 @scene()
 def exchanges():
-    """Rank r sends r + s rows to rank s, and none to itself; then the same number to each."""
+    """Rank r sends r + s rows to rank s, and none to itself; then it sends equally many to each rank."""
 
     def rows(sender, receiver):
         return 0 if sender == receiver else sender + receiver
@@ -274,7 +274,7 @@ def messages_from_any_rank():
     got = [torch.empty(8) for _ in range(size() - 1)]
     for each in got:
         dist.irecv(each).wait()
-    return sorted(each.tolist() for each in got)  # They arrive in any order.
+    return sorted(each.tolist() for each in got)  # They are received in any order.
 
 
 @scene()
@@ -338,7 +338,7 @@ def futures_inside_futures():
     """A callback starts another operation and waits for it, as torch's PowerSGD does."""
     last = size() - 1
     token = torch.zeros(1)
-    if me() == last:  # It begins when the others have their futures, which are incomplete then.
+    if me() == last:  # Begins when the other ranks have their futures, which are still incomplete.
         for rank in range(last):
             dist.recv(token, rank)
 
@@ -365,22 +365,22 @@ def futures_that_callbacks_wait_for():
 
 @scene(2, 3, alone=True)
 def futures_that_many_callbacks_wait_for():
-    """As many waits at once as futures; Gloo has two threads for them."""
+    """All callbacks wait at the same time; Gloo has only two threads for them."""
     expected = sum(values(rank, 4) for rank in range(size()))
     before = resources()
     for _ in range(20):
         for got in waited_for_in_callbacks(5):
             assert all(torch.equal(each, expected) for each in got), got
-    # Two threads watch futures; threads that have waited end, the last ones perhaps not yet.
+    # Two threads watch futures. Threads that have waited end, but perhaps not all have ended yet.
     assert resources()[1] <= before[1] + 2 + 5, f"threads: {before[1]}, then {resources()[1]}"
 
 
 def waited_for_in_callbacks(count):
-    """Results of the callbacks of `count` futures, which are complete before the futures that the callbacks wait
-    for."""
+    """Returns the results of the callbacks of `count` futures. These are complete before the futures for which the
+    callbacks wait."""
     last = size() - 1
     token = torch.zeros(1)
-    if me() == last:  # It begins when the others have their futures.
+    if me() == last:  # Begins when the other ranks have their futures.
         for rank in range(last):
             dist.recv(token, rank)
     firsts = [dist.all_reduce(values(me(), 3), async_op=True).get_future() for _ in range(count)]
@@ -406,8 +406,8 @@ def many_futures():
 
 @scene()
 def values_of_futures():
-    """The future of each operation holds the same tensors as Gloo's, except for all_gather_into_tensor: it holds the
-    tensor that was passed, and Gloo's holds the parts."""
+    """The future of each operation has the same tensors as Gloo's. Only for all_gather_into_tensor it has the tensor
+    that was passed, and Gloo's future has the parts."""
     results = []
 
     def note(work):
@@ -514,7 +514,7 @@ def groups_by_enumeration():
 
 @scene()
 def groups_that_overlap():
-    """Operations of two groups, in another order on each rank."""
+    """Runs operations of two groups, in a different order on each rank."""
     groups = [dist.new_group(), dist.new_group()]
     tensors = [values(me(), 10), values(me() + 1, 20)]
     order = (0, 1) if me() % 2 == 0 else (1, 0)
@@ -547,13 +547,13 @@ def check_flat(before, rounds):
     after = resources()
     if dist.get_backend() == "kolo":
         assert after[0] <= before[0] and after[1] <= before[1], f"descriptors, threads: {before[:2]}, then {after[:2]}"
-        # Less than a page for each: nothing is leaked.
+        # Less than a page per round shows that nothing is leaked.
         assert after[2] <= before[2] + rounds * 4096, f"resident bytes: {before[2]}, then {after[2]}"
 
 
 @scene()
 def operations_again_and_again():
-    """Descriptors, threads and memory stay constant."""
+    """Descriptors, threads and memory stay constant while operations repeat."""
 
     def use(rounds):
         for number in range(rounds):
@@ -580,7 +580,7 @@ def operations_again_and_again():
 
 @scene(2, 3)
 def groups_made_and_destroyed():
-    """Descriptors, threads and memory stay constant, whatever the number of groups."""
+    """Descriptors, threads and memory stay constant for any number of groups."""
     rounds = int(os.environ.get("DIFFERENTIAL_GROUPS", "300"))
 
     def use(count):
@@ -615,7 +615,7 @@ def barriers():
 
 @scene()
 def arguments_that_are_wrong():
-    """Errors of this rank only; the group goes on afterwards."""
+    """Wrong arguments are an error of this rank only; the group goes on afterwards."""
     kinds = []
     for call in (
         lambda: dist.broadcast(torch.ones(2), 9),

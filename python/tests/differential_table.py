@@ -14,8 +14,8 @@ class Scene:
 
     name: str
     call: Callable
-    ranks: tuple  # Numbers of ranks to run on; the short form uses the first one.
-    alone: bool  # Only over Kolo, if Gloo cannot do it or is wrong. It checks its own results, and returns nothing.
+    ranks: tuple  # Numbers of ranks to run on; short runs use the first one.
+    alone: bool  # Runs only over Kolo, checks its results, and returns nothing.
 
 
 SCENES = {}
@@ -35,7 +35,7 @@ def scene(*ranks, alone=False, name=None):
 
 @dataclasses.dataclass
 class Bounded:
-    """Sums of rounded numbers, whose order is the backend's choice, and a bound for the difference between two
+    """Sums of rounded numbers, which backends may add in any order, and a bound for the difference between two
     orders."""
 
     value: torch.Tensor
@@ -43,8 +43,8 @@ class Bounded:
 
     @classmethod
     def sums(cls, value, contributions):
-        """Each order of n - 1 additions is within (n - 1) u / (1 - (n - 1) u) of the exact sum, times the sum of
-        magnitudes; two orders are within twice that."""
+        """The error of n - 1 additions in any order is at most (n - 1) u / (1 - (n - 1) u) times the sum of magnitudes;
+        two orders differ by at most twice that."""
         additions = (len(contributions) - 1) * torch.finfo(value.dtype).eps / 2
         magnitudes = torch.stack([each.double().abs() for each in contributions]).sum(0)
         return cls(value, 2 * additions / (1 - additions) * magnitudes)
@@ -59,18 +59,18 @@ def size():
 
 
 def values(rank, *shape, dtype=torch.float32):
-    """Small integers that identify rank and index, so that sums and products are exact in every type."""
+    """Returns small integers that identify rank and index. Sums and products are exact in every type."""
     count = torch.Size(shape).numel()
     return ((torch.arange(count) * 3 + rank * 5) % 4 + 1).view(shape).to(dtype)
 
 
 def noise(rank, *shape):
-    """Numbers with full mantissas."""
+    """Returns numbers with full mantissas."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(rank + 1))
 
 
 def same_everywhere(tensor):
-    """Whether all ranks have the bits of rank 0."""
+    """Returns whether all ranks have the bits of rank 0."""
     first = tensor.detach().clone()
     dist.broadcast(first, 0)
     assert torch.equal(first, tensor), "ranks have different bits"
@@ -78,7 +78,7 @@ def same_everywhere(tensor):
 
 
 def resources():
-    """Number of descriptors and threads, and bytes of memory, of this process."""
+    """Returns the number of descriptors and of threads of this process, and its bytes of memory."""
     with open("/proc/self/statm", encoding="ascii") as file:
         resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), resident

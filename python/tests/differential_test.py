@@ -1,11 +1,12 @@
 #!/usr/bin/env -S python3 -B
-"""Scenes of torch.distributed over Gloo and over Kolo: equal results on every rank, and no hang.
+"""Runs scenes of torch.distributed over Gloo and over Kolo. Results must be equal on every rank, and no scene may hang.
 
     differential_test.py LIBRARY [long=1] [SCENE...]
 
-Exact where sums have one value in any order, else within a bound that the scene derives. The short form runs each scene
-on one number of ranks; `long=1` on all of its numbers, and makes and destroys 2,000 groups. Then come the ends: jobs of
-processes of their own, of which some leave by an exception. To add a scene, write a function in differential_scenes.py.
+Results are equal bit by bit if sums do not depend on the order, otherwise within a bound that the scene derives. The
+short form runs each scene on one number of ranks. `long=1` runs it on all of its numbers, and makes and destroys 2,000
+groups. Then it runs the ends: separate jobs, in which some processes leave by an exception. To add a scene, write a
+function in differential_scenes.py.
 """
 
 import contextlib
@@ -47,7 +48,7 @@ class Failure(Exception):
 
 
 def listen(rank, lines):
-    """Passes on a rank's output, and its end."""
+    """Passes the lines of a rank's output, and its end, to `lines`."""
     for line in rank.process.stdout:
         lines.put((rank.rank, line.split()))
     lines.put((rank.rank, ["ended"]))
@@ -55,7 +56,7 @@ def listen(rank, lines):
 
 def run_scenes(backend, ranks, names, folder):
     """Runs the scenes in one job until one fails. Returns the scenes that have ended on all ranks, and the error of the
-    next one; None without an error."""
+    failed scene, or None."""
     os.environ["PYTHONPATH"] = str(support.PACKAGE)
     os.environ["DIFFERENTIAL_GROUPS"] = "2000" if IS_LONG else "300"
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -94,7 +95,7 @@ def done(names, left):
 
 
 def run_all(backend, ranks, names, folder):
-    """Runs all scenes, in a new job after each that fails. Returns failures by scene."""
+    """Runs all scenes; after each failed scene it starts a new job. Returns failures by scene."""
     failures = {}
     left = list(names)
     while left:
@@ -109,7 +110,7 @@ def run_all(backend, ranks, names, folder):
 
 
 def compare(ours, theirs, place):
-    """Errors: Failure that names the position in the result."""
+    """Raises Failure, which names the position in the result, if results differ."""
     if type(ours) is not type(theirs):
         raise Failure(f"{place} is of {type(ours).__name__}, over Gloo of {type(theirs).__name__}")
     if isinstance(ours, Bounded):
@@ -167,7 +168,7 @@ def report(what, failure):
 
 
 def check_ends(names):
-    """Jobs that some rank leaves while the others wait. Returns the number of failures."""
+    """Runs jobs that a rank leaves while other ranks wait. Returns the number of failures."""
     failed = 0
     for name in names:
         end = differential_ends.ENDS[name]

@@ -149,7 +149,7 @@ def ddp_of_sparse_gradients():
 
 @scene(2)
 def hook_of_nested_futures():
-    """As in PowerSGD: a callback begins another operation, whose future is the hook's."""
+    """As in PowerSGD, a callback begins another operation, and the hook returns its future."""
 
     def hook(_, bucket):
         half = bucket.buffer() / 2
@@ -171,7 +171,8 @@ def power_sgd(hook):
 
 @scene(2, alone=True)
 def hook_of_power_sgd():
-    """Over Gloo its nested futures may hang. torch 2.15's batched hook fails everywhere: its matrices lack a dimension."""
+    """Over Gloo, its nested futures may hang. torch 2.15's batched hook fails over every backend, because its matrices
+    lack a dimension."""
     for each, plain in zip(power_sgd(powerSGD_hook.powerSGD_hook), train(parallel(), steps=range(5))):
         assert each.isfinite().all() and not torch.equal(each, plain)
 
@@ -203,7 +204,7 @@ def zero_with_buckets_and_its_state():
 
 @scene(2, alone=True)
 def zero_in_the_backward_pass():
-    """torch refuses it over Gloo."""
+    """Runs over Kolo only, because torch refuses this optimizer over Gloo."""
     model = DistributedDataParallel(network(), static_graph=True)
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, overlap_with_ddp=True, lr=0.1)
     model.register_comm_hook(None, ddp_zero_hook.hook_with_zero_step(default_hooks.allreduce_hook, model, optimizer))

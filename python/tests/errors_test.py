@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Errors as exceptions, waits that signals interrupt, handles, and the search for the library: without a job."""
+"""Tests errors as exceptions, waits that signals interrupt, handles, and the search for the library, without a job."""
 
 import ctypes
 import gc

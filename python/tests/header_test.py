@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Python, the pages and the library agree with the C header."""
+"""Tests that Python, the pages and the library agree with the C header."""
 
 import ctypes
 import re

@@ -7,7 +7,7 @@ import kolo.horovod as hvd
 
 
 def values(rank, shape, dtype=torch.float32):
-    """Small integers, so that sums and products are exact in every type."""
+    """Returns small integers, so that sums and products are exact in every type."""
     return ((torch.arange(torch.Size(shape).numel()).view(shape) + rank) % 3 + 1).to(dtype)
 
 

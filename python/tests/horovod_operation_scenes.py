@@ -13,7 +13,7 @@ INTEGERS = (torch.int32, torch.int64, torch.uint8, torch.int8)
 
 
 def places():
-    """Ranks, sizes and constant answers."""
+    """Checks ranks, sizes and constant answers."""
     assert sorted(hvd.allgather_object(hvd.rank())) == list(range(hvd.size()))
     assert 0 <= hvd.local_rank() < hvd.local_size()
     sizes = hvd.allgather_object((hvd.local_size(), hvd.cross_size(), hvd.cross_rank()))
@@ -29,7 +29,8 @@ def places():
 
 
 def allreduces():
-    """Every reduction and type, in place and not, blocking and asynchronous, and of several tensors."""
+    """Checks every reduction and type, in place and out of place, blocking and asynchronous, of one tensor and of
+    several."""
     size, me = hvd.size(), hvd.rank()
     ops = {
         hvd.Sum: lambda each: each.sum(0),
@@ -78,7 +79,7 @@ def allreduces():
 
 
 def lazy():
-    """Tensors that torch conjugates and negates lazily: every operation reads and writes their elements."""
+    """Every operation reads and writes the elements of tensors that torch conjugates or negates lazily."""
     size, me = hvd.size(), hvd.rank()
 
     def numbers(rank):
@@ -122,7 +123,7 @@ def lazy():
 
 
 def collectives():
-    """The other operations, with parts of unequal sizes and of types that are only copied."""
+    """Checks the other operations, with parts of unequal sizes and with types that are only copied."""
     size, me = hvd.size(), hvd.rank()
     for dtype in (torch.float32, torch.int16, torch.bool, torch.bfloat16):
         mine = values(me, (me, 3), dtype)
@@ -137,7 +138,7 @@ def collectives():
         check(tensor, values(me, (4,), dtype), "the argument of broadcast")
         check(hvd.broadcast_(tensor, size - 1, name="in place"), values(size - 1, (4,), dtype), "broadcast_")
         check(tensor, values(size - 1, (4,), dtype), "broadcast in place")
-        # Rank r sends s rows to rank s, and keeps one that is sent to no rank.
+        # Rank r sends s rows to rank s, and has one row that it sends to no rank.
         splits = list(range(size))
         sent = values(me, (sum(splits) + 1, 2), dtype)
         got, received = hvd.alltoall(sent, splits)
@@ -210,7 +211,7 @@ def derivatives():
 
 
 def sets():
-    """Process sets: given to init, added, removed."""
+    """Passes process sets to init, adds and removes them."""
     size, me = hvd.size(), hvd.rank()
     first = hvd.ProcessSet([1, 0])
     assert first.size() is None and first.rank() is None and first.process_set_id is None
@@ -257,7 +258,7 @@ def sets():
 
 
 def joins():
-    """Ranks that run out of data."""
+    """Ranks run out of data and join."""
     size, me = hvd.size(), hvd.rank()
     for step in range(me + 1):
         present = size - step

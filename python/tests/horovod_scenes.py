@@ -19,7 +19,7 @@ from horovod_training_scenes import batch, network, optimizers, sgd, weights
 
 
 def misuse():
-    """Errors of arguments and of the order of calls, which every rank detects alone."""
+    """Each rank detects wrong arguments and a wrong order of calls alone."""
     model = network()
     named = list(model.named_parameters())
     twice = [*named[:-1], (named[0][0], named[-1][1])]
@@ -160,7 +160,7 @@ def lost():
 
 
 def again():
-    """The job ends, and another one begins in the same processes; with process sets and communicators."""
+    """The job ends, and another job begins in the same processes, with process sets and communicators."""
 
     class Communicator:
         """Stands in for a communicator of mpi4py: it has the methods that `hvd.init` calls."""
@@ -220,7 +220,7 @@ def again():
 
 
 def beside():
-    """A program that also uses torch.distributed."""
+    """The program also uses torch.distributed."""
     import torch.distributed as dist
 
     for backend in ("gloo", "kolo"):
@@ -233,7 +233,7 @@ def beside():
 
 
 def unclosed():
-    """A script that ends without a shutdown, with operations in flight."""
+    """The script ends without a shutdown, with operations in flight."""
     hvd.allreduce_async(torch.ones(1000))
     hvd.allgather_async(torch.ones(hvd.rank() + 1))
     os.environ["KEEP_JOB"] = "1"
@@ -243,7 +243,7 @@ def unclosed():
 
 
 def elastic_states():
-    """Elastic states: committed, restored, copied to all ranks, and read after a restart."""
+    """Commits and restores elastic states, copies them to all ranks, and reads them after a restart."""
     model = network(hvd.rank())
     optimizer = sgd(model)
     sampler = hvd.elastic.ElasticSampler(range(11), shuffle=False)
@@ -269,7 +269,7 @@ def elastic_states():
 
 
 def check_sampler(sampler):
-    """Each sample occurs once; the last ones may occur twice."""
+    """Checks that each sample occurs once; only the last samples may occur twice."""
     first = hvd.allgather_object(list(sampler))
     assert {len(each) for each in first} == {-(-11 // hvd.size())} and len(sampler) == len(first[0])
     assert set().union(*first) == set(range(11))

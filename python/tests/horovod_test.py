@@ -149,7 +149,7 @@ class Elastic(unittest.TestCase):
             for settings in ({}, {"commits": folder}):
                 outcome = self.run_job("--kill-at", "13", **settings)
                 self.assertEqual(self.losses(outcome), expected, outcome)
-                # The last commit was that of step 12; restarted ranks have printed where they began.
+                # The last commit was made in step 12; restarted ranks print the step in which they begin.
                 self.assertEqual(sorted(outcome.find(r"^rank \d from step (\d+)$")), ["0", "0", "12", "12"], outcome)
                 self.assertEqual(len(outcome.find("^rank (.) goes on$")), 2, outcome)
                 self.assertIn("HorovodInternalError: ", outcome.errors)

@@ -1,5 +1,5 @@
-"""Scenes of horovod_scenes.py: optimizers, their state and batch normalization, each compared with one process that has
-the batches of all ranks; Adasum, compared with a reference in NumPy."""
+"""Scenes of horovod_scenes.py. Optimizers, their state and batch normalization are compared with one process that has
+the batches of all ranks, and Adasum with a reference in NumPy."""
 
 import copy
 import warnings
@@ -35,7 +35,7 @@ def sgd(model):
 
 
 def alone(make=sgd, steps=8, seed=1):
-    """The weights of one process that trains on the batches of all ranks."""
+    """Returns the weights of one process that trains on the batches of all ranks."""
     model = network(seed)
     optimizer = make(model)
     for step in range(steps):
@@ -111,7 +111,7 @@ class Rounded:
 
 
 def accumulation():
-    """Several backward passes for each step; clipping between `synchronize` and `step`."""
+    """Makes several backward passes for each step, and clips between `synchronize` and `step`."""
     model, theirs = network(), network()
     optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters(), backward_passes_per_step=2)
     plain = sgd(theirs)
@@ -150,7 +150,7 @@ def accumulation():
 
         other.step(closure)
     close(weights(model), weights(alike), "a closure")
-    # With fewer passes than announced, the accumulated gradients are sent.
+    # After fewer passes than announced, `step` sends the accumulated gradients.
     optimizer.set_backward_passes_per_step(3)
     optimizer.zero_grad()
     model(torch.full((1, 20), float(hvd.rank()))).sum().backward()
@@ -159,7 +159,7 @@ def accumulation():
 
 
 def branches():
-    """Parts of the model that some ranks, or all, do not use in a step."""
+    """Some ranks, or all ranks, do not use parts of the model in a step."""
     shared, mine = (
         torch.nn.Linear(4, 4, bias=False),
         torch.nn.ModuleList(torch.nn.Linear(4, 1, bias=False) for _ in range(hvd.size() + 1)),
@@ -194,8 +194,8 @@ def loss_of_bags(model, rank, step):
 
 
 def tables():
-    """Sparse gradients of embeddings, exchanged by rows, where those of one type share their exchanges, and as dense
-    ones; one rank has none in the first step."""
+    """Sparse gradients of embeddings are exchanged by rows, with shared exchanges for one type, or as dense gradients.
+    One rank has no gradient in the first step."""
     exchanged, whole = [], kolo.Group.sparse_all_reduce
 
     def counted(group, indices, rows, *args, **options):
@@ -228,7 +228,7 @@ def tables():
 
 
 def states():
-    """The optimizer state of one rank is given to all, before and after wrapping, including options."""
+    """Copies the optimizer state and options of one rank to all ranks, before and after wrapping."""
     for make in (
         lambda model, lr: torch.optim.Adam(model.parameters(), lr=lr, amsgrad=True),
         lambda model, lr: torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9),
@@ -289,13 +289,13 @@ def norms():
 
 
 def pair(a, b):
-    """Adasum of two vectors, as in the paper."""
+    """Returns the Adasum of two vectors, as in the paper."""
     product, of_a, of_b = a @ b, a @ a, b @ b
     return (1 - product / (2 * of_a) if of_a else 1) * a + (1 - product / (2 * of_b) if of_b else 1) * b
 
 
 def reference(vectors):
-    """Combines neighbours first, then pairs of pairs; of an odd number the last one waits."""
+    """Combines neighbours first, then pairs of results; of an odd number, the last one waits."""
     while len(vectors) > 1:
         pairs = [pair(a, b) for a, b in zip(vectors[::2], vectors[1::2])]
         vectors = pairs + vectors[2 * len(pairs) :]
@@ -314,7 +314,7 @@ def expected_of(count, dtype):
 
 
 def adasum():
-    """Tensors of all types and sizes, alone and together."""
+    """Combines tensors of all types and sizes, alone and together."""
     # Elements of a sum are rounded once to the type.
     for dtype, rtol in ((torch.float32, 2e-7), (torch.float64, 1e-12), (torch.float16, 1e-3), (torch.bfloat16, 8e-3)):
         for count in (0, 1, 5, 10_007):
@@ -348,7 +348,7 @@ def adasum_optimizer():
     """The changes that each rank's own optimizer makes are combined."""
     model = network()
     optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters(), op=hvd.Adasum)
-    ranks = [copy.deepcopy(model) for _ in range(hvd.size())]  # The computation of each rank.
+    ranks = [copy.deepcopy(model) for _ in range(hvd.size())]  # The computation of each rank, repeated here.
     optimizers = [sgd(each) for each in ranks]
     for step in range(4):
         before = [each.detach().clone() for each in model.parameters()]

@@ -1,10 +1,10 @@
-"""Operations of huge_test.py that move more than 4 GiB: a message, collectives on one huge array, and collectives in which
-rank 0 has a huge part and every other rank a small one.
+"""Operations for huge_test.py that move more than 4 GiB: a message, collectives on one huge array, and collectives in
+which rank 0 has a huge part and every other rank a small part.
 
     huge_scenes.py OPERATION    with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
 
-Arrays are zeros, of which pages that are only read take no room, but for marks at the ends of the huge part and around
-what 32 bits hold. A small part holds a number that tells its rank.
+Arrays are zeros, because zero pages that are only read take no memory. There are marks at both ends of the huge part
+and around 2^32. A small part has a number that identifies its rank.
 """
 
 import sys
@@ -32,7 +32,7 @@ def write(part, number=0):
 
 
 def expect(part, number=0, factor=1):
-    """Checks a part that others have written, times `factor`, and clears the marks."""
+    """Checks a part that `write` has marked on another rank, times `factor`, and clears the marks."""
     if len(part) < HUGE:
         assert (part == number * factor).all(), part
         return
@@ -44,14 +44,14 @@ def expect(part, number=0, factor=1):
 
 
 def parts_of(job):
-    """The elements of each rank's part, an array for all of them, and its parts."""
+    """Returns the elements of each rank's part, an array for all parts, and its parts."""
     counts = [HUGE] + [SMALL] * (job.size - 1)
     whole = zeros(sum(counts))
     return counts, whole, np.split(whole, np.cumsum(counts)[:-1])
 
 
 def message(job):
-    """Sends from rank 0 to the last one."""
+    """Sends a message from rank 0 to the last rank."""
     if job.rank == 0:
         job.send(write(zeros(HUGE)), job.size - 1)
     if job.rank == job.size - 1:
@@ -75,7 +75,7 @@ def broadcast(job):
 
 
 def table(job):
-    """Rank 0 has the rows of a table that hold the marks; all ranks get the table."""
+    """Rank 0 has the rows of a table with the marks; all ranks get the table."""
     width = 4096
     height = HUGE // width + 1
     rows = zeros((len(MARKS) if job.rank == 0 else 0, width))
@@ -87,7 +87,7 @@ def table(job):
 
 
 def all_gather(job):
-    """In place. Every rank but rank 0 receives the huge part."""
+    """Gathers in place. Every rank but rank 0 receives the huge part."""
     counts, whole, parts = parts_of(job)
     write(parts[job.rank], job.rank)
     job.all_gather(out=whole, counts=counts)
@@ -96,7 +96,7 @@ def all_gather(job):
 
 
 def reduce_scatter(job):
-    """In place. Rank 0 sums the huge parts of all."""
+    """Reduces in place. Rank 0 sums the huge parts of all ranks."""
     counts, whole, parts = parts_of(job)
     for rank, part in enumerate(parts):
         write(part, rank)
@@ -105,7 +105,7 @@ def reduce_scatter(job):
 
 
 def gather(job):
-    """To the last rank."""
+    """Gathers on the last rank."""
     counts, whole, parts = parts_of(job)
     last = job.size - 1
     mine = write(zeros(counts[job.rank]), job.rank)
@@ -115,7 +115,7 @@ def gather(job):
 
 
 def scatter(job):
-    """From the last rank."""
+    """Scatters from the last rank."""
     counts, whole, parts = parts_of(job)
     last = job.size - 1
     for rank, part in enumerate(parts if job.rank == last else []):

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S python3 -B
-"""More than 4 GiB arrive, in a message and in collectives, inside a node and between nodes.
+"""Tests messages and collectives of more than 4 GiB, inside a node and between nodes.
 
-With `full=1` more operations are tried, in both places, which takes minutes, and nearly 10 GiB.
+`full=1` runs more operations, inside a node and between nodes; this takes minutes and nearly 10 GiB of memory.
 
     huge_test.py LIBRARY [ucx=1] [full=1]
 """

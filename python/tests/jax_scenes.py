@@ -17,7 +17,7 @@ DTYPES = ("float32", "bfloat16", "float16", "int32", "uint8")
 
 
 def trees(job):
-    """Sums and averages of trees with several types, sizes and kinds of nodes."""
+    """Sums and averages trees with several types, sizes and kinds of nodes."""
 
     def tree_of(rank):
         def leaf(count, dtype):
@@ -115,14 +115,14 @@ class Recorded:
 
 
 def jitted_order(job):
-    """Calls run in program order, whatever is computed first, as do jitted functions; other operations of the job run
-    meanwhile, in a different order on each rank."""
+    """Calls and jitted functions run in program order, even if JAX computes other values first. Other operations of the
+    job run at the same time, in a different order on each rank."""
     recorded = Recorded(job)
     sizes = [1, 2, 1 << 20, 3, (1 << 20) + 5, 4]
 
     @jax.jit
     def several(k, matrix):
-        late = (matrix @ matrix @ matrix)[0, 0]  # XLA prefers calls that need not wait for it.
+        late = (matrix @ matrix @ matrix)[0, 0]  # XLA prefers calls that do not need this value.
         sums = [
             kolo.jax.jit_all_reduce(recorded, jnp.full(size, k + i) + (late if i % 2 == 0 else 0))
             for i, size in enumerate(sizes)
@@ -149,7 +149,7 @@ def jitted_order(job):
 
 
 def jitted_gradients(job):
-    """Gradients through an all-reduce equal those of one process that has all ranks' functions."""
+    """Gradients through an all-reduce equal gradients of one process that has all ranks' functions."""
     ranks = jnp.arange(1.0, job.size + 1)
     inputs = jnp.outer(ranks, jnp.arange(1.0, 5))
     for op, times in (("sum", 1), ("average", 1 / job.size)):

@@ -3,7 +3,7 @@
 
     jax_test.py LIBRARY [install=1]
 
-`install=1` makes a Python with JAX (0.6 GB, in a cache) where none is found; without it the test is skipped then.
+If no Python with JAX is found, `install=1` makes one (0.6 GB, in a cache); without `install=1` the test is skipped.
 """
 
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Jobs of Python processes: the scenes of scenes.py, and ranks that are interrupted, killed or end."""
+"""Tests jobs of Python processes: the scenes of scenes.py, and ranks that are interrupted, killed or end."""
 
 import itertools
 import signal
@@ -32,7 +32,7 @@ class OwnScenes(Scenes):
 
     @job.needs_ucx
     def test_groups_and_messages_on_several_nodes(self):
-        """Groups follow nodes, whatever the order of ranks."""
+        """Groups follow nodes in any order of ranks."""
         for nodes in ("abbac", "baba"):
             self.check("grouped_messages,groups", nodes=nodes)
 
@@ -106,7 +106,7 @@ class Messages(Scenes):
         return ([1], [2], [4], [1, 1], [2, 2]) if job.HAS_UCX else ([1], [2], [4])
 
     def check_right(self, *scene, nodes):
-        """Returns the bytes that each rank has sent to other nodes."""
+        """Runs a scene of messages, and returns the bytes that each rank has sent to other nodes."""
         outcome = self.check(*scene, nodes=nodes)
         sent = outcome.find(r"all messages were right, (\d+) bytes to other nodes")
         self.assertEqual(len(sent), sum(nodes), outcome)

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""The package's documentation and types, and the answers of scripts/wheel."""
+"""Tests the package's documentation and types, and the answers of scripts/wheel."""
 
 import inspect
 import re
@@ -15,7 +15,7 @@ VERSION = re.search(r"project\(kolo VERSION ([\d.]+)", (support.ROOT / "CMakeLis
 
 
 def public_functions():
-    """Public functions, methods and properties, by their full names."""
+    """Returns public functions, methods and properties, by their full names."""
     for name in kolo.__all__:
         each = getattr(kolo, name)
         if inspect.isfunction(each):

@@ -1,10 +1,10 @@
 #!/usr/bin/env -S python3 -B
-"""Every collective that reduces has the same bits in ten runs, however calls are delayed and ordered, however many
-threads sum, and whichever algorithm moves the parts.
+"""Tests that every collective that reduces has the same bits in ten runs, with different delays and orders of calls,
+numbers of threads, and algorithms.
 
     random_delays_test.py LIBRARY [ucx=1] [full=1]
 
-With `full=1` on up to 8 ranks, and with every algorithm of all-reduce, which takes minutes.
+`full=1` runs on up to 8 ranks, and with every algorithm of all-reduce; this takes minutes.
 """
 
 import itertools
@@ -20,11 +20,11 @@ from scene_jobs import Scenes, job  # noqa: E402  (a Python that has NumPy)
 needs_full = unittest.skipUnless("full=1" in sys.argv, "only with full=1, which takes minutes")
 RUNS = 10
 
-# Each run uses another one.
+# Each run uses a different algorithm.
 COLLECTIVE_ALGORITHMS = ("auto", "direct", "ring", "tree", "bruck", "scatter_allgather", "pairwise")
 MOST_HELPERS = 3  # So 1 to 4 threads sum.
 
-# 16-bit floats use the algorithms that round once.
+# Algorithms that round once, for 16-bit floats.
 ROUNDS_ONCE = ("auto", "flat", "direct", "hierarchical:direct,direct")
 ROUNDS_OFTEN = (
     "ring", "halving_doubling", "tree", "hierarchical:direct,ring", "hierarchical:direct,halving_doubling",

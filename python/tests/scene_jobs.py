@@ -1,4 +1,5 @@
-"""Jobs whose ranks run the scenes of a file beside this one. A test imports it once the right Python runs:
+"""Runs jobs whose ranks play the scenes of a file in this folder. A test imports this module after it has found the
+right Python:
 
     NAME_test.py LIBRARY [mpi=1 ucx=1]
 """
@@ -25,12 +26,12 @@ class Scenes(unittest.TestCase):
         return ["-B", str(HERE / self.file), *scene]
 
     def check(self, *scene, nodes=(2,), statuses=None, **settings):
-        """Runs the job; `statuses` are the expected ones of its ranks, by default all succeed."""
+        """Runs the job. `statuses` are the expected exit statuses of its ranks; by default all ranks succeed."""
         outcome = job.run(self.command(*scene), nodes if isinstance(nodes, str) else list(nodes), **SETTINGS, **settings)
         self.assertEqual(outcome.statuses, statuses or [0] * len(outcome.statuses), outcome)
         return outcome
 
     def check_lost(self, scene="lost", survivor=0):
-        """Rank 1 of three dies, and the others report it."""
+        """Checks that, if rank 1 of three dies, the other ranks report it."""
         outcome = self.check(scene, nodes=[3], statuses=[survivor, 9, survivor])
         self.assertEqual(len(outcome.find("(lost rank 1)")), 2, outcome)

@@ -41,7 +41,7 @@ def is_of_numpy(dtype):
 
 
 def contribution(rank, count, dtype):
-    """Small numbers, so that every sum and product of a few ranks is exact."""
+    """Returns small numbers, so that every sum and product of a few ranks is exact."""
     values = (np.arange(count) * 7 + 3 * rank) % 4
     return values.astype(dtype)
 
@@ -70,7 +70,7 @@ def same_each(results, expected):
 
 
 def groups_of(job):
-    """The job, and a group with its ranks in reverse order."""
+    """Yields the job, and a group with its ranks in reverse order."""
     yield job
     yield job.split(0, key=-job.rank, name="backwards")
 
@@ -82,7 +82,7 @@ def all_reduces(job):
             for dtype, count in itertools.product(filter(is_of_numpy, dtypes), (0, 1, 4, 17)):
                 check_all_reduce(group, op, dtype, count)
         check_all_reduce(group, "sum", "float32", 300_001)
-        # The contributions round to 1, and so does their average.
+        # The contributions and their average round to 1.
         same(group.all_reduce(np.full(100, 1 + 2**-9), "average", wire_dtype="bfloat16"), np.ones(100))
 
 
@@ -111,7 +111,7 @@ def collectives(job):
 
 
 def check_collectives(group, dtype, count, wait, is_list):
-    """`is_list`: passes each array together with a copy of it."""
+    """Checks all collectives. If `is_list`, passes each array in a list with a copy of it."""
     rank, size = group.rank, group.size
 
     def run(call, *arguments, **options):
@@ -174,7 +174,7 @@ def check_collectives(group, dtype, count, wait, is_list):
 
 
 def uneven(group, is_list):
-    """Parts with different sizes on each rank, of one array or of several."""
+    """Checks parts with different sizes on each rank, of one array or of several."""
     rank, size = group.rank, group.size
 
     def some(each):
@@ -208,7 +208,7 @@ def uneven(group, is_list):
 
 
 def given_up(job):
-    """Gradients of a flat buffer; the last rank's batch raises after the first one."""
+    """Uses gradients of a flat buffer; the last rank's batch raises after the first gradient."""
     flat = np.full(10, job.rank + 1, np.float32)
     held = job.register_gradients("flat", np.split(flat, [3]))
     for _ in range(2):
@@ -272,7 +272,7 @@ def gradients(job):
     bias = held["bias"]
     del held
     gc.collect()
-    bias[:] = 1  # The array keeps the set.
+    bias[:] = 1  # The array keeps the set alive.
 
 
 def compression(job):
@@ -317,7 +317,7 @@ def rows(job):
     kept = got.rows
     del got
     gc.collect()
-    same(kept, expected)  # The array keeps the memory.
+    same(kept, expected)  # The array keeps the memory alive.
     tickets = [
         job.sparse_all_reduce(indices, (i + 1) * values, len(expected), name=f"table {i}", result="table", wait=False)
         for i in range(3)
@@ -342,7 +342,7 @@ def rows(job):
 
 
 def row_bits(job):
-    """Sums by rows are added in rank order, which the bits show. Rank 1 has no rows in every second round."""
+    """The bits show that sums of rows are added in rank order. Rank 1 has no rows in every second round."""
     rng = np.random.default_rng(job.rank)
     digest = hashlib.sha256()
     for number in range(4):
@@ -353,7 +353,7 @@ def row_bits(job):
     print("rows", digest.hexdigest())
 
 
-# Sizes on both sides of each limit between the ways in which messages are sent.
+# Sizes on both sides of each limit at which messages are sent differently.
 MESSAGE_COUNTS = (0, 1, 1024, 1025, 65_536, 65_537, 1_000_000)
 
 
@@ -382,7 +382,7 @@ def all_ways(job):
 
 
 def unfit(job):
-    """Rank 0 sends the last rank a message of another length or type; both can go on."""
+    """Rank 0 sends the last rank a message that does not fit by length or type; both can go on."""
     last, values = job.size - 1, np.zeros(100_000, np.float32)
     if job.rank in (0, last):
         with raises(kolo.MismatchError) as caught:
@@ -395,7 +395,7 @@ def unfit(job):
 
 
 def receive(job):
-    """All ranks but the last wait for a message from the last one, or from any rank; it sends none."""
+    """All ranks but the last wait for a message from the last rank, or from any rank. The last rank sends none."""
     message_round(job, names_peer=True)
     print("in the middle", flush=True)
     if job.rank == job.size - 1:
@@ -439,7 +439,7 @@ class Interrupt(BaseException):
 
 
 def interrupt(call):
-    """Makes a call that waits, until a signal ends it."""
+    """Makes a call that waits, and ends it by a signal."""
 
     def handler(*_):
         raise Interrupt
@@ -454,7 +454,7 @@ def interrupt(call):
 
 
 def taken_back(job):
-    """Cancelled receives leave their message to the next one, and do not write to their memory."""
+    """Cancelled receives leave their message to the next receive, and do not write to their memory."""
     peer = 1 - job.rank
     never = np.full(20_000, -1.0)
     ticket = job.recv(never, peer, wait=False)
@@ -546,7 +546,7 @@ def disagree(job):
 
 
 def order(job):
-    """Diverging calls in a group that keeps one order; each rank could still submit what the other waits for."""
+    """Calls diverge in a group that keeps one order, although each rank could still submit the other rank's call."""
     job.keep_order()
     call = job.broadcast if job.rank == 1 else job.all_reduce
     ticket = call(np.ones(5), name="mine" if job.rank == 1 else "yours", wait=False)
@@ -614,7 +614,7 @@ def misuse(job):
 
 
 def device_memory(job):
-    """Device memory in a job without a device: which calls reach the library, and which fail before."""
+    """Uses device memory in a job without a device: some calls reach the library, others fail before."""
     host = np.zeros(4 * job.size, np.float32)
     part, parts = (kolo.Memory(host.ctypes.data, n, "float32", host, is_device=True) for n in (4, host.size))
     other = kolo.Memory(np.empty_like(host).ctypes.data, host.size, "float32", is_device=True)
@@ -638,7 +638,7 @@ def device_memory(job):
 
 
 def dropped(job):
-    """Operations whose tickets and arrays are dropped."""
+    """Drops tickets and arrays of operations in flight."""
     pending = []
     for i in range(20):
         job.all_reduce(np.full(10_000, float(i)), name=f"dropped {i}", wait=False)
@@ -732,7 +732,7 @@ def threads(job):
 
 
 def forked(job):
-    """A child process that ends leaves the job alone."""
+    """A forked process that ends does not affect the job."""
     held = job.allocate(10)
     child = os.fork()
     if child == 0:
@@ -754,7 +754,7 @@ def early(job):
 
 
 def marked(job):
-    """A set whose gradient only this rank has marked."""
+    """Returns a set whose gradient only this rank has marked."""
     gradients = job.register_gradients("alone", {"a": np.ones(3)})
     gradients.ready(0)
     return gradients
@@ -777,7 +777,7 @@ WAITS = {
 
 
 def interrupted(job):
-    """Rank 0 is interrupted; the others get the error in a call of their own."""
+    """Rank 0 is interrupted; the other ranks get the error in a later call."""
     for_whom = sys.argv[2]
     if job.rank == 0:
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()

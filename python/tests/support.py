@@ -1,4 +1,4 @@
-"""Shared by all tests of this folder, and by the scenes that ranks run: the package's path, a Python with NumPy,
+"""Shared code of all tests of this folder, and of the scenes that ranks run: the package's path, a Python with NumPy,
 the library to load, blocks that must raise.
 
 A test file is called as `NAME.py [LIBRARY]`, or as `NAME.py LIBRARY mpi=1 ucx=1` if it starts jobs. It imports this file
@@ -16,7 +16,7 @@ ROOT = PACKAGE.parent
 
 
 class raises:
-    """A block that must raise this kind of error, with these texts; `error` holds it afterwards."""
+    """A block that must raise an error of this kind with these texts. `error` is the error afterwards."""
 
     def __init__(self, kind, *texts):
         self._kind = kind
@@ -29,7 +29,7 @@ class raises:
         assert error is not None, f"no error: {self._kind} {self._texts}"
         if not isinstance(error, self._kind):
             return False
-        self.error = error.with_traceback(None)  # The frames of its traceback would keep the block's objects.
+        self.error = error.with_traceback(None)  # The traceback would keep the block's objects alive.
         for text in self._texts:
             assert text in str(error), f"{text!r} is not in: {error}"
         return True
@@ -49,7 +49,8 @@ def has_numpy(python):
 
 
 def enter_python_with_numpy():
-    """Restarts in a Python with NumPy: this one, or the system's. Ends with 77 and the reason without one."""
+    """Restarts the test in a Python with NumPy: this one, or the system's. Without one, prints the reason and exits
+    with 77."""
     if has_numpy(sys.executable):
         return
     for python in ("/usr/bin/python3", "/usr/local/bin/python3"):

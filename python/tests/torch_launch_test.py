@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""How jobs of torch start, and how torchrun handles a lost rank.
+"""Tests how jobs of torch start, and how torchrun handles a lost rank.
 
     torch_launch_test.py LIBRARY [mpi=1 ucx=1]
 """
@@ -27,13 +27,13 @@ SCENES = str(HERE / "torch_scenes.py")
 EXAMPLE = str(support.PACKAGE / "examples" / "elastic.py")
 CLUSTER = support.ROOT / "scripts" / "cluster"
 
-# Within this time after a rank is killed, frozen or cut off, all others must have ended by an uncaught exception.
+# Seconds within which, after a rank is killed, frozen or cut off, all other ranks must end by an uncaught exception.
 PROMISED_S = 12
 
-# Interval in seconds at which torchrun checks its processes: survivors end by themselves before it ends them.
+# Interval in seconds at which torchrun checks its processes. Survivors end by themselves before torchrun ends them.
 MONITOR_S = 4
 
-# Waits for the end of a process.
+# A program that waits for the end of a process.
 WATCH = """
 import os, select, sys
 try:
@@ -44,12 +44,12 @@ except ProcessLookupError:
 
 
 def settings(**more):
-    """The environment of a rank without variables of torch's launchers."""
+    """Returns the environment of a rank without variables of torch's launchers."""
     return job.environment(**SETTINGS) | {"OMP_NUM_THREADS": "1"} | more
 
 
 class Rendezvous(unittest.TestCase):
-    """`kolo://`"""
+    """Tests the rendezvous `kolo://`."""
 
     def run_ranks(self, scene, variables_of_ranks):
         variables = [settings(SCENE_METHOD="kolo://", **each) for each in variables_of_ranks]
@@ -138,7 +138,7 @@ with unittest.mock.patch.object(kolo, "open", lambda **options: job):
 
     def test_two_processes_of_one_rank(self):
         """Ranks of two jobs meet in one store if both jobs have the same port. Ranks that torchrun restarts may find
-        the store of the former ones."""
+        the store of the former ranks."""
         variables = settings(PYTHONPATH=str(support.PACKAGE), MASTER_PORT="4711")
         with job.processes(["-B", "-c", self.CLAIMS], [variables]) as (rank,):
             self.assertEqual(rank.finish(), 0, rank.errors())
@@ -155,13 +155,13 @@ with unittest.mock.patch.object(kolo, "open", lambda **options: job):
 
 
 class Training:
-    """The example under torchrun: reads its output, and records when its processes end."""
+    """Runs the example under torchrun, reads its output, and records when its processes end."""
 
     def __init__(self, commands, folder, steps):
         words = [EXAMPLE, "--checkpoints", folder, "--steps", str(steps), "--every", "50"]
         self.losses = {}
         self.begins = []
-        self.lines = []  # With the agents that printed them.
+        self.lines = []  # Lines of output, each with its agent.
         self.processes = []  # Rank, agent and process number, in the order of their starts.
         self.ends = {}  # By agent and process number.
         self._changed = threading.Condition()
@@ -207,11 +207,11 @@ class Training:
             self._changed.notify_all()
 
     def said(self, agent, local_rank):
-        """The whole output of ranks with this local rank under their agent."""
+        """Returns the whole output of ranks with this local rank under this agent."""
         return "".join(line for of, line in self.lines if of == agent and line.startswith(f"[default{local_rank}]:"))
 
     def was_ended(self, process):
-        """Whether an agent sent the process a signal."""
+        """Returns whether an agent has sent the process a signal."""
         return any(f"Sending process {process} closing signal" in line for _, line in self.lines)
 
     def await_end(self, agent, process):
@@ -233,7 +233,7 @@ class Training:
         return status
 
     def close(self):
-        """Ends the remaining processes; a cluster ends its own."""
+        """Ends the remaining processes; a cluster ends its processes itself."""
         for reader, agent in zip(self._readers, self._agents):
             if agent.poll() is None:
                 agent.kill()
@@ -316,7 +316,8 @@ class Elastic(Losing):
 @job.needs_mpi
 @job.needs_ucx
 class CutLink(Losing):
-    """Two hosts with an agent of torchrun each; the first has the store. Kolo finds the interface."""
+    """Cuts the link between two hosts. Each has an agent of torchrun; the first has the store. Kolo finds the
+    interface."""
 
     STEPS = 200
 
@@ -346,9 +347,9 @@ class CutLink(Losing):
             self.addCleanup(training.close)
             training.await_step(70)
             begun = time.monotonic()
-            # A token bucket smaller than a packet lets none pass, and reports no error.
+            # A token bucket smaller than a packet lets no packet pass, without an error.
             self.on_all_hosts("tc qdisc replace dev eth0 root tbf rate 8bit burst 10 limit 10")
-            # The agent without a store gives up late, and may end its rank first. The other goes on alone.
+            # The agent without a store gives up late, and may end its rank first. The other agent goes on alone.
             self.assertEqual(training.status(0), 0, training)
         for rank, agent, process in training.processes[:2]:
             self.check_end(training, agent, rank, process, begun, "the cut")

@@ -29,7 +29,8 @@ def check(actual, expected, what):
 
 
 def parts():
-    """Parts of unequal sizes, and of 4 MiB again and again, which Gloo of torch 2.9 and JAX got wrong, and FSDP needs."""
+    """Checks parts of unequal sizes, and repeated parts of 4 MiB, which FSDP needs and Gloo of torch 2.9 and JAX got
+    wrong."""
     size, me = dist.get_world_size(), dist.get_rank()
     uneven = [torch.full((rank + 1,), float(me)) for rank in range(size)]
     received = [torch.empty(me + 1) for _ in range(size)]
@@ -65,7 +66,7 @@ def messages():
 
 
 def batches():
-    """Calls of torch between begin and end of a batch, and tensors that are sent as one operation."""
+    """Calls torch between begin and end of a batch, and sends several tensors as one operation."""
     from torch.distributed.distributed_c10d import _coalescing_manager
 
     size, me = dist.get_world_size(), dist.get_rank()
@@ -121,7 +122,7 @@ _pybind11_conduit_v1_
 
 
 def table():
-    """Each operation of torch's class of backends is supported, or refused with a sentence that names the backend."""
+    """Each operation of torch's Backend class is supported, or refused by an error that names the backend."""
     if torch.__version__ < (2, 14):
         return
     import torch._C._distributed_c10d as c10d
@@ -151,7 +152,7 @@ def table():
     }
     for name, arguments in refused.items():
         if not hasattr(base, name):
-            assert torch.__version__ < (2, 15), name  # It is new in 2.15.
+            assert torch.__version__ < (2, 15), name  # New in 2.15.
             continue
         with raises(RuntimeError, "kolo") as caught:
             value = getattr(backend, name)
@@ -163,7 +164,7 @@ def table():
     offered = {name for name in dir(base) if getattr(type(backend), name) is not getattr(base, name)}
     known = {*offered, *ANSWERED, *refused, "allocate_tensor"}
     unknown = [name for name in dir(base) if name not in known and not name.startswith("__")]
-    # This list is for 2.15. A newer torch may call more, and 2.14 calls others, which its class refuses.
+    # This list is for 2.15. A newer torch may call more operations, and 2.14 calls others, which its class refuses.
     assert not unknown or not (2, 15) <= torch.__version__ < (2, 16), unknown
 
     me, size = dist.get_rank(), dist.get_world_size()
@@ -176,7 +177,7 @@ def table():
 
 
 def any_source():
-    """Receives whose source torch asks for afterwards, and works that report when they are done."""
+    """After a receive, torch asks for its source; works report when they are done."""
     size, me = dist.get_world_size(), dist.get_rank()
     work = dist.isend(torch.full((3,), float(me)), (me + 1) % size)
     got = torch.empty(3)
@@ -202,7 +203,7 @@ def trained(wrap):
 
 
 def ddp():
-    """DDP with Kolo's hooks trains as without them, up to the rounding of what they send."""
+    """DDP trains with Kolo's hooks as without them, up to the rounding of sent values."""
     expected = trained(DistributedDataParallel)
     for hook in (kolo.torch.bf16_hook, kolo.torch.fp16_hook):
 
@@ -215,7 +216,7 @@ def ddp():
 
 
 def values_of_futures():
-    """Futures hold flat lists, as over Gloo; calls on lists that Gloo sums are refused."""
+    """Futures have flat lists, as over Gloo; Kolo refuses calls on lists that Gloo would sum."""
     me, size = dist.get_rank(), dist.get_world_size()
     mine = torch.full((2,), float(me))
     got = dist.gather(mine, [torch.zeros(2) for _ in range(size)] if me == 1 else None, 1, async_op=True).get_future().wait()
@@ -235,7 +236,7 @@ def values_of_futures():
 
 
 def begun_by_all(begin):
-    """Returns the result of `begin`. Rank 1 begins after rank 0, whose operations are not over until then."""
+    """Returns the result of `begin`. Rank 1 begins after rank 0, whose operations cannot be over before."""
     if dist.get_rank() == 1:
         dist.recv(torch.empty(1), 0)
     begun = begin()
@@ -245,7 +246,7 @@ def begun_by_all(begin):
 
 
 def inference():
-    """Results that are copied to tensors of inference mode, by a wait or a future, in that mode or outside."""
+    """Results are copied to tensors of inference mode, by a wait or a future, in that mode or outside."""
     me, size = dist.get_rank(), dist.get_world_size()
     ranks = torch.arange(float(size))
 
@@ -288,7 +289,7 @@ def inference():
 
 
 def patient():
-    """Time-outs of more milliseconds than the kernel allows, and of more years than Kolo does."""
+    """Uses timeouts of more milliseconds than the kernel allows, and of more years than Kolo allows."""
     for timeout in (timedelta(days=30), timedelta(seconds=180_000_000), timedelta(days=100_000_000)):
         group = dist.new_group(timeout=timeout)
         tensors = torch.ones(3), torch.ones(3)
@@ -303,10 +304,10 @@ def patient():
 
 
 def starved():
-    """More futures at a time than descriptors: no thread fails."""
+    """Uses more futures at a time than there are descriptors; no thread may fail."""
     died = []
     threading.excepthook = lambda end: died.append(end.exc_value)
-    dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()  # Its thread has its own descriptors now.
+    dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()  # The thread of futures has its descriptors now.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = max(int(each) for each in os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, most))
@@ -320,7 +321,7 @@ def starved():
 
 
 def mismatch():
-    """Ranks call different operations: the error names both, and the group goes on."""
+    """Ranks call different operations. The error names both, and the group goes on."""
     me = dist.get_rank()
     with raises(kolo.MismatchError, "all_reduce float32 [3] sum", "[4]"):
         dist.all_reduce(torch.ones(3 + me))
@@ -336,8 +337,8 @@ def mismatch():
 
 
 def splits():
-    """Two ranks disagree about the rows that one sends the other: both errors have both numbers, and the group goes
-    on."""
+    """Two ranks disagree about the number of rows that one sends to the other. Both errors name both numbers, and the
+    group goes on."""
     me, size = dist.get_rank(), dist.get_world_size()
     some = dist.new_group()
     cases = itertools.product(((1, 2), (2, 1), (0, 1), (1, 0)), (1, 30_000), (dist.group.WORLD, some), (True, False))
@@ -368,7 +369,7 @@ def splits():
 
 
 def diverged():
-    """Ranks whose calls diverge behind futures, where each could still submit what the others wait for."""
+    """Calls of ranks diverge behind futures, although each rank could still submit the calls of the others."""
     me = dist.get_rank()
     some = dist.new_group()
     # Each pair has different operations, different reductions, or a barrier in place of an operation.
@@ -385,7 +386,7 @@ def diverged():
 
 
 def detail():
-    """Groups under TORCH_DISTRIBUTED_DEBUG=DETAIL. torch wraps them and checks them over Gloo, except whole process
+    """Uses groups under TORCH_DISTRIBUTED_DEBUG=DETAIL. torch wraps them and checks them over Gloo, except process
     groups in Python, the form before torch 2.14."""
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
     dist.set_debug_level_from_env()
@@ -400,7 +401,7 @@ def detail():
 
 
 def deadline():
-    """A group's own time-out ends a wait with an error that names the operation."""
+    """The timeout of a group ends a wait with an error that names the operation."""
     hasty = dist.new_group(timeout=timedelta(milliseconds=300))
     if dist.get_rank() == 0:
         with raises(kolo.DeadlineError, "recv from rank 1") as caught:
@@ -413,7 +414,7 @@ def deadline():
 
 
 def handled():
-    """A process group that is made and destroyed while the program handles an exception ends like any other."""
+    """A process group ends as usual if it is made and destroyed while the program handles an exception."""
     dist.destroy_process_group()
     aborts = []
     abort, kolo.Runtime.abort = kolo.Runtime.abort, lambda _, why: aborts.append(why)
@@ -429,19 +430,19 @@ def handled():
 
 
 def held():
-    """Number of descriptors, and GiB of address space, of this process."""
+    """Returns the number of descriptors of this process, and its GiB of address space."""
     (size,) = (line.split()[1] for line in open("/proc/self/status", encoding="ascii") if line.startswith("VmSize"))
     return len(os.listdir("/proc/self/fd")), int(size) / (1 << 20)
 
 
 def check_held(before):
-    """The arenas of a job have 65 GiB of addresses, including 1/16 GiB for a group."""
+    """Checks that the arenas of a job have 65 GiB of addresses, including 1/16 GiB for a group."""
     (descriptors, size), (now, size_now) = before, held()
     assert now <= descriptors and size_now < size + 1, (before, held())
 
 
 def groups():
-    """Process groups cost nothing once they are destroyed, and little before."""
+    """A process group costs little, and nothing once it is destroyed."""
     size = dist.get_world_size()
 
     def made(ranks=None):

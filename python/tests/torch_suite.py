@@ -5,9 +5,9 @@
     torch_suite.py --beside FILE                 demands the same of kolo
     torch_suite.py [--ranks 3] [TEST...]         demands that no test fails
 
-Nothing of the suite is copied: it is imported from the installed torch. TEST is the name of a test; default: all. Tests
-that need a GPU skip themselves. Over kolo, the tests of torch_exceptions.txt fail or skip themselves, each for the reason
-that stands there; the last lines name every other one that does, and those that pass now.
+The suite is imported from the installed torch. TEST is the name of a test; default: all. Tests that need a GPU skip
+themselves. Over kolo, the tests of torch_exceptions.txt fail or skip themselves, each for the reason given there. The
+last lines of the output name other tests that do so, and tests of that file that pass now.
 """
 
 import argparse
@@ -27,8 +27,8 @@ EXCEPTIONS = pathlib.Path(__file__).with_name("torch_exceptions.txt")
 
 
 def suite(backend):
-    """The suite's class for this backend. It selects tests by the names of torch's own backends, so the name is Gloo's
-    until it has selected them."""
+    """Returns the suite's class for this backend. The suite selects tests by the names of torch's own backends, so the
+    name is Gloo's until it has selected them."""
     import torch
 
     os.environ["BACKEND"] = "gloo"
@@ -50,7 +50,7 @@ def suite(backend):
 
 
 def exceptions():
-    """The tests that do not pass over kolo."""
+    """Returns the tests that do not pass over kolo."""
     lines = EXCEPTIONS.read_text(encoding="utf-8").splitlines()
     return {line.partition(":")[0] for line in lines if line and not line.startswith("#")}
 

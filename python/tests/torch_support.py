@@ -5,18 +5,18 @@ import pathlib
 import subprocess
 import sys
 
-# The default wheel of torch needs libraries of CUDA, also without a GPU.
+# The default wheel of torch needs CUDA's libraries, even without a GPU.
 CUDA = pathlib.Path("/usr/local/cuda/targets/x86_64-linux/lib")
 HOME_CACHE = pathlib.Path.home() / ".cache"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or HOME_CACHE)
 
 
 def enter_python_with_torch(is_short=False):
-    """Restarts in a Python with torch 2.7 or later: this one, that of KOLO_TORCH_PYTHON, or the one that
-    scripts/torch-check installs. Ends with 77 and the reason without one.
+    """Restarts the test in a Python with torch 2.7 or later: this one, the one that KOLO_TORCH_PYTHON names, or the one
+    that scripts/torch-check installs. Without one, prints the reason and exits with 77.
 
-    CTest gives tests a cache of their own. A short test also looks in the user's cache, so it runs wherever
-    scripts/torch-check has run; long tests leave that to the script.
+    CTest gives tests a separate cache. A short test also looks in the user's cache, so it runs if scripts/torch-check
+    has run; only that script runs long tests.
     """
     if os.environ.get("KOLO_TORCH_PYTHON") == sys.executable:
         return

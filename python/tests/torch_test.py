@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Jobs of torch over the backend `kolo`: the scenes of torch_scenes.py and torch_training_scenes.py.
+"""Runs jobs of torch over the backend `kolo`: the scenes of torch_scenes.py and torch_training_scenes.py.
 
     torch_test.py LIBRARY [mpi=1 ucx=1]
 """

@@ -76,7 +76,7 @@ def expect_error(kind, texts, call):
 
 
 def optimizer():
-    """Trains like DDP over Gloo, whichever way gradients are set to zero, and with any optimizer."""
+    """Trains like DDP over Gloo, for every way to set gradients to zero, and with any optimizer."""
     gloo = dist.new_group(backend="gloo")
 
     def adam(model):
@@ -150,7 +150,7 @@ def subgroup():
 
 
 def accumulation():
-    """Several backward passes per step, gradient clipping, schedules and closures."""
+    """Uses several backward passes per step, gradient clipping, schedules and closures."""
     gloo = dist.new_group(backend="gloo")
 
     def passes(model, optimizer, schedule, no_sync, synchronize):
@@ -194,7 +194,7 @@ def accumulation():
         assert ours.step(closure) > 0
     expect_close(model, expected.module, "a closure")
 
-    # One rank skips a step that the others make.
+    # One rank skips a step that the other ranks make.
     model = perceptron()
     ours = distributed(model)
     model(batch(0)).square().mean().backward()
@@ -248,7 +248,7 @@ def branches():
 
 
 class Reference:
-    """Error feedback in NumPy: the largest values of residual plus gradient are sent; of equal ones the first."""
+    """Error feedback in NumPy. The largest values of residual plus gradient are sent, of equal values the first."""
 
     def __init__(self, shapes, density):
         self._density = density
@@ -256,7 +256,7 @@ class Reference:
         self.residuals = [dict(zeros) for _ in range(dist.get_world_size())]
 
     def average(self, name, gradients):
-        """`gradients` are those of all ranks."""
+        """Returns the average that all ranks get; `gradients` has the gradients of all ranks."""
         total = np.zeros(gradients[0].size, np.float32)
         for residuals, gradient in zip(self.residuals, gradients):
             values = residuals[name] + gradient.reshape(-1)
@@ -278,7 +278,7 @@ class Given(torch.nn.Module):
             setattr(self, name, torch.nn.Parameter(torch.zeros(shape)))
 
     def forward(self, gradients):
-        # Backward runs in another order than registration, so that DDP rebuilds its buckets.
+        # The backward pass has another order than registration, so that DDP rebuilds its buckets.
         return sum((getattr(self, name) * gradients[name]).sum() for name in ("c", "a", "d", "b"))
 
 
@@ -291,7 +291,8 @@ SPARSE = "topk(0.05,fp32,rule=lossless)"
 
 
 def check_against_reference(model, backward, gradients):
-    """`gradients`: the set. Only two numbers are added at a time, so all bits are equal."""
+    """Compares averages and residuals with `Reference`. `gradients` is the gradient set. Sums have two terms, so all
+    bits are equal."""
     reference = Reference(Given.SHAPES, 0.05)
     ranks = range(dist.get_world_size())
     for step in range(6):
@@ -351,7 +352,7 @@ def top_k():
 
 
 def saved(state):
-    """A state after a round trip through a file, loaded as untrusted data."""
+    """Returns a state after a round trip through a file, loaded as untrusted data."""
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
@@ -454,7 +455,7 @@ def misuse():
 
 
 def lost():
-    """A rank dies in the backward pass: the others' pass fails with an error that names it."""
+    """A rank dies in the backward pass; the pass of other ranks fails with an error that names the rank."""
     parallel = with_ddp()
     parallel.register_comm_hook(TopKState(parallel, 0.05), topk_hook)
     if dist.get_rank() == 1:

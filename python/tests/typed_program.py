@@ -1,4 +1,4 @@
-"""Uses of the package for type checkers. scripts/torch-check has mypy check it; it never runs."""
+"""A program for type checkers, which never runs. scripts/torch-check checks it by mypy."""
 
 from __future__ import annotations
 

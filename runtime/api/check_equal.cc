@@ -28,8 +28,8 @@ std::int64_t hash_of(const NamedTensor& tensor) {
 
 void check_equal(Group& group, std::string_view name, Span<const NamedTensor> tensors) {
   std::vector<std::int64_t> hashes;
-  // Each tensor has two numbers, maximised over all ranks: its hash and the complement of its hash.
-  // They give the greatest hash and the complement of the least.
+  // Two numbers per tensor, its hash and the complement of its hash. Their maxima over all ranks
+  // are the greatest hash and the complement of the least hash.
   std::vector<std::int64_t> bounds;
   for (const NamedTensor& tensor : tensors) {
     hashes.push_back(hash_of(tensor));

@@ -16,8 +16,8 @@ struct NamedTensor {
 };
 
 /// Checks that `tensors`, such as the weights of a model, have the same names, dtypes and bytes on
-/// all ranks, with the certainty of a 64-bit hash. `name` identifies the check on all ranks, as for
-/// a collective. Collective.
+/// all ranks, by comparing 64-bit hashes. `name` identifies the check on all ranks, as for a
+/// collective. Collective.
 ///
 /// Errors: KoloError(kMismatch), the same on every rank, naming the first tensors that differ and
 ///         the ranks that differ from rank 0; UsageError for device memory: copy it first.

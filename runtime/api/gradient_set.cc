@@ -117,7 +117,7 @@ void GradientSet::set_samples(double samples) {
   owner_->within_group([&] { set_state_->set_samples(samples); });
 }
 
-/// Calls `wait_up_to(limit)`, which returns false on time-out. Errors: KoloError(kTimeout).
+/// Calls `wait_up_to(limit)`. Throws KoloError(kTimeout) if that returns false.
 template <typename Wait>
 void GradientSet::wait_within(const Wait& wait_up_to) const {
   owner_->check_free();
@@ -138,7 +138,7 @@ void GradientSet::wait() {
 
 bool GradientSet::wait_for(std::chrono::milliseconds limit) {
   owner_->check_free();
-  // A limit of 0 would mean for ever.
+  // In `GradientSetState::wait` a limit of 0 means no limit.
   return owner_->within_group([&] {
     return set_state_->wait(std::max(limit, std::chrono::milliseconds(1)),
                             &owner_->progress_engine());

@@ -24,7 +24,7 @@ TicketState& state_of(const InFlight::What& what) {
   return *std::get<std::shared_ptr<RowReduction>>(what);
 }
 
-/// For log lines.
+/// Returns the name of the operation in log lines.
 std::string describe(const InFlight::What& what) {
   if (const auto* const operation = std::get_if<std::shared_ptr<Operation>>(&what)) {
     return (*operation)->signature();
@@ -60,7 +60,7 @@ InFlight::~InFlight() {
   }
 }
 
-/// Only the first wait shows a habit.
+/// Records in the habit when the program first waits for the operation; later waits do not count.
 void InFlight::note_wait() {
   if (is_waited_for_.exchange(true, std::memory_order_relaxed)) return;
   habit_.waits(std::chrono::steady_clock::now() - begun_at_);
@@ -112,8 +112,8 @@ bool InFlight::uses_memory() const {
   return operation == nullptr || !(*operation)->tensors.empty();
 }
 
-/// Logs its error. False if it is not done, because it takes too long or the driving thread is
-/// stuck.
+/// Waits for the operation and logs its error. Returns false if it is not done within the limit, or
+/// because the driving thread is stuck.
 bool InFlight::ends_within_limit() noexcept {
   try {
     state_.wait(group_->limit.time, group_->progress_engine.get());

@@ -29,12 +29,11 @@ struct TicketGroup {
   const WaitLimit limit;
   const std::shared_ptr<ProgressEngine> progress_engine;
   const UserThreads threads;
-  /// As `Runtime::abort`. Precondition: an operation is not done, so the runtime exists.
+  /// See `Runtime::abort`. Precondition: an operation is not done, so the runtime exists.
   const std::function<void(std::string_view why)> leave_job;
   OperationPool operations = {};
   MessagePool messages = {};
-  /// Wait habits of the program, by a hash of the operation's key; operations that collide share
-  /// one.
+  /// Wait habits of the program, by a hash of the key. Operations with equal hashes share a habit.
   std::array<WaitHabit, 256> habits = {};
 };
 
@@ -45,8 +44,8 @@ class InFlight {
   using What = std::variant<std::shared_ptr<Operation>, std::shared_ptr<MessageCall>,
                             std::shared_ptr<RowReduction>>;
 
-  /// Submits the operation to `engine`, which outlives it unless it is done, and begins it.
-  /// Operations with equal `key` are expected to be waited for in the same way.
+  /// Begins the operation by submitting it to `engine`, which must live until the operation is
+  /// done. `key` selects the wait habit.
   InFlight(std::shared_ptr<TicketGroup> group, Engine& engine, What what, std::uint64_t key);
   ~InFlight();
   InFlight(const InFlight&) = delete;
@@ -54,7 +53,7 @@ class InFlight {
 
   TicketState& state() { return state_; }
 
-  // As the functions of `Ticket`.
+  // These are the functions of `Ticket`.
   void wait();
   bool wait_for(std::chrono::milliseconds limit);
   Received received();
@@ -75,7 +74,7 @@ class InFlight {
   const int exceptions_;
   TimePoint begun_at_;
   std::atomic<bool> is_waited_for_ = false;
-  std::atomic<bool> has_ended_well_ = false;  // seen by a wait: its memory may be reused
+  std::atomic<bool> has_ended_well_ = false;  // a wait saw success; the object may be reused
 };
 
 }  // namespace kolo

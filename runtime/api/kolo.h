@@ -53,45 +53,45 @@ class Runtime : public Group {
   /// Closes the runtime; logs errors instead of throwing them.
   ~Runtime();
 
-  /// Number of ranks in the job.
+  /// Returns the number of ranks in the job.
   int world_size() const;
-  /// This process's rank within its node.
+  /// Returns this process's rank within its node.
   int local_rank() const;
-  /// Number of ranks on this node.
+  /// Returns the number of ranks on this node.
   int local_size() const;
-  /// Index of this node, from 0 to num_nodes() - 1.
+  /// Returns the index of this node, from 0 to num_nodes() - 1.
   int node() const;
-  /// Number of nodes in the job.
+  /// Returns the number of nodes in the job.
   int num_nodes() const;
-  /// The options in force, with defaults filled in.
+  /// Returns the options in force, with defaults filled in.
   const Options& options() const;
-  /// The link costs in force, as text for the option `link_costs`.
+  /// Returns the link costs in force, as text for the option `link_costs`.
   std::string link_costs() const;
-  /// The address at which other nodes reach this one, numeric; empty if all ranks share a node.
+  /// Returns the numeric address of this node for other nodes; empty if all ranks share a node.
   std::string network_address() const;
   /// Allocates memory for tensors that the other ranks of the node can read directly, so that
   /// collectives copy them once instead of twice. It is released with the last copy of the pointer,
-  /// at the latest before the runtime ends; its contents are undefined.
+  /// which must happen before the runtime ends; its contents are undefined.
   ///
   /// Threads: any. Not collective.
-  /// Units:   bytes; aligned to a page. It lies in the part of the arena that `group_arena_bytes`
-  ///          limits, like the arenas of groups.
+  /// Units:   bytes; aligned to a page. The memory, like the arenas of groups, is part of the
+  ///          arena's `group_arena_bytes`.
   /// Errors:  KoloError(kResources), which names the bytes needed and the limit.
   std::shared_ptr<std::byte[]> allocate(std::size_t bytes);
-  /// Leaves the job at once, for a rank that cannot go on: the other ranks fail with an error of
-  /// kPeerLost that says `why`, as does every later call here. A runtime that is destroyed by an
-  /// exception does the same.
+  /// Leaves the job at once, because this rank cannot go on. Calls of the other ranks, and every
+  /// later call here, fail with kPeerLost and an error that quotes `why`. If an exception destroys
+  /// the runtime, the destructor does the same.
   void abort(std::string_view why);
-  /// Until its next call, the calling thread does not count among those that use the job: for a
-  /// thread that lets another thread make a call, and waits for that thread by other means. If all
-  /// threads of a rank wait for Kolo, the rank can submit nothing more; that is how Kolo tells a
-  /// deadlock from a slow rank.
+  /// Stops counting the calling thread as a user of the job until its next call. Call it before the
+  /// thread waits, outside Kolo, for another thread that calls Kolo. If all counted threads of a
+  /// rank wait for Kolo, the rank can submit nothing more: that is how Kolo tells a deadlock from a
+  /// slow rank.
   void leave_thread() const;
-  /// The accelerator that the option `device` names; null for "cpu".
+  /// Returns the accelerator that the option `device` names; null for "cpu".
   Device* device() const;
 
  private:
-  /// Ends the job. Does nothing in a forked process, which is no rank of it.
+  /// Ends the job. Does nothing in a forked process, because only the parent is a rank.
   struct End {
     void operator()(RuntimeState* runtime) const;
   };

@@ -14,7 +14,7 @@
 namespace kolo {
 namespace {
 
-/// Longest time for which an unreachable node delays the message to the next one.
+/// Longest time that `give_up` spends on telling one node; an unreachable node delays the next one.
 constexpr Duration kKnockWithin = std::chrono::seconds(1);
 
 std::vector<int> all_ranks(const ProcessGrid& grid) {
@@ -78,7 +78,8 @@ void GroupState::check_free() const {
                    limit().group);
 }
 
-/// Adds the group to errors of an engine, which name a verb; errors of the job have no group.
+/// Rethrows the current exception; adds the group to a usage, data or configuration error without
+/// one.
 /// Precondition: called inside a handler.
 void GroupState::rethrow_in_group() const {
   try {
@@ -103,7 +104,7 @@ const Options& GroupState::options() const { return runtime_.options(); }
 Device* GroupState::device() const { return runtime_.device(); }
 ProgressEngine& GroupState::progress_engine() { return *runtime_.progress_engine(); }
 
-/// The event after the work enqueued on `stream`, for a buffer in device memory.
+/// Records an event after the work enqueued on `stream`; null for a buffer in host memory.
 std::shared_ptr<const Event> GroupState::ready_event(MemoryKind memory, NativeStream stream) {
   if (memory != MemoryKind::kDevice || device() == nullptr) return nullptr;
   std::shared_ptr<Event> event = device()->make_event();
@@ -181,8 +182,8 @@ std::shared_ptr<GradientSetState> GroupState::register_group(
   return group;
 }
 
-/// The timed-out registration that `again` repeats; null if there is none. Errors: UsageError if it
-/// has the same name but other gradients or other memory.
+/// Returns the timed-out registration that `again` repeats; null if there is none. Throws
+/// UsageError if a registration of that name has other gradients or other memory.
 std::shared_ptr<GradientSetState> GroupState::take_late(const GradientSetState& again) {
   const MutexLock lock(mutex_);
   const auto late = late_.find(again.name());
@@ -211,7 +212,7 @@ void GroupState::bucket_ready(GradientSetState& group,
   if (bucket.is_last) group.iterations().end_marking();
 }
 
-/// Ranks in the job of a new group's members. Errors: UsageError.
+/// Returns the ranks in the job of a new group's members. Throws UsageError for invalid members.
 std::vector<int> GroupState::checked_members(const std::vector<int>& ranks,
                                              const GroupOptions& group_options) const {
   std::vector<int> ranks_of_job;
@@ -256,7 +257,7 @@ int GroupState::join() {
     return std::exchange(join_, nullptr);
   };
   try {
-    // The wait goes on as long as others begin operations.
+    // Each operation that another rank begins restarts the time limit.
     std::uint64_t parts = join_->parts;
     while (!join_->wait(limit().time, &progress_engine())) {
       const std::uint64_t before = std::exchange(parts, join_->parts);
@@ -329,7 +330,7 @@ RuntimeState::RuntimeState(Rendezvous& rendezvous, Options options)
 
 RuntimeState::~RuntimeState() {
   if (world_->is_closed() || has_left_) return;
-  // An exception unwinds: this rank will not take part any more, so peers must not wait for it.
+  // An exception unwinds the stack: this rank begins nothing more, so peers must not wait for it.
   if (std::uncaught_exceptions() > exceptions_) {
     abort("an exception destroyed the runtime");
     return;
@@ -379,7 +380,7 @@ std::shared_ptr<std::byte[]> RuntimeState::allocate(std::size_t bytes) {
   check_process();
   Transport& transport = *connection_.transport;
   const std::size_t offset = local_arena_->allocate(bytes);
-  // The pointer owns the allocation before anything throws.
+  // The pointer exists before `commit`, which may throw, so it always frees the allocation.
   std::shared_ptr<std::byte[]> memory(
       transport.memory(rank()).data() + offset,
       [arena = local_arena_, offset](std::byte*) { arena->release(offset); });
@@ -395,9 +396,9 @@ Watchdog::Duties RuntimeState::watchdog_duties() {
   return duties;
 }
 
-/// Fails the waits of all threads except the stuck one, the peers of this node, and one rank of
-/// each other node, which tells its peers. If the stuck thread returns, its engine ends the job
-/// with the same error.
+/// Reports the error of a stuck thread to all other waiting threads, to the peers on this node, and
+/// to one rank of each other node, which tells its peers. If the stuck thread returns, its engine
+/// ends the job with the same error.
 void RuntimeState::give_up(const StallJudge::Verdict& verdict) {
   Error error{
       .code = ErrorCode::kStall,

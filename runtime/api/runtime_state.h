@@ -27,26 +27,26 @@ namespace kolo {
 /// This rank's membership in a group, or in the job, as used by the program's threads.
 class GroupState {
  public:
-  /// The whole job.
+  /// Makes the state of the group of all ranks.
   explicit GroupState(RuntimeState& runtime);
-  /// A created group.
+  /// Makes the state of a group that the program has created.
   GroupState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group);
   /// Releases a group without waiting for its other members.
   ~GroupState();
   GroupState(const GroupState&) = delete;
   GroupState& operator=(const GroupState&) = delete;
 
-  /// Counts the calling thread among those that use the job: ranks may wait for its calls.
+  /// Counts the calling thread as a user of the job until it ends or leaves.
   void enter() const;
-  /// False in a forked process.
+  /// Returns false in a forked process.
   bool is_of_this_process() const;
-  /// Errors: UsageError while this rank has joined, and in a forked process.
+  /// Throws UsageError while this rank is in `join`, and in a forked process.
   void check_free() const;
 
   int rank() const { return rank_; }
   const ProcessGrid& grid() const { return grid_; }
   const std::vector<int>& ranks_of_job() const { return ranks_of_job_; }
-  /// Inputs of plans for buckets in host memory.
+  /// Returns the inputs of plans for buckets in host memory.
   PlanInputs plan_inputs() const;
   const LinkCosts& costs() const;
   const Options& options() const;
@@ -54,7 +54,7 @@ class GroupState {
   ProgressEngine& progress_engine();
   const WaitLimit& limit() const { return tickets_->limit; }
 
-  /// Calls `call`. Adds the group's name to its errors.
+  /// Calls `call`, and adds the group's name to the errors that it throws.
   template <typename Call>
   auto within_group(const Call& call) const {
     try {
@@ -64,37 +64,37 @@ class GroupState {
     }
   }
 
-  // Begin an operation after the work enqueued on `stream`, for buffers in device memory; it goes
-  // on in the background. Errors: UsageError, which names the group.
+  // `begin` starts an operation, which goes on in the background. Buffers in device memory are used
+  // after the work enqueued on `stream`. Throws UsageError, which names the group.
 
   Ticket begin(OperationKind kind, std::string_view name, const Tensors& tensors,
                NativeStream stream = {}, int root = 0, const Reduction& reduction = ReduceOp::kSum);
-  /// `kind` is kBarrier or kClose.
+  /// Begins an operation without tensors; `kind` is kBarrier or kClose.
   Ticket begin(OperationKind kind);
   Ticket begin(Message::Kind kind, const Buffers& buffers, int peer, std::uint64_t tag,
                NativeStream stream);
   Ticket begin(std::string_view name, Span<const TableRows> tables, const RowOptions& row_options,
                std::vector<RowSums> memory, NativeStream stream);
-  /// An operation of the library itself, whose name cannot clash with a user's.
+  /// Begins an operation of the library itself, whose name cannot clash with a user's name.
   Ticket begin_own(OperationKind kind, std::string_view name, const Tensors& tensors);
 
   /// Returns the set when all ranks have agreed on it: `group`, or the earlier one that this call
   /// repeats.
   std::shared_ptr<GradientSetState> register_group(std::shared_ptr<GradientSetState> group);
-  /// A gradient was marked; `bucket` is the bucket that it completed, if any.
+  /// Submits `bucket`, which the gradient that was just marked has completed, if there is one.
   void marked(GradientSetState& group,
               const std::optional<GradientIterations::ReadyBucket>& bucket);
 
-  /// Creates a group of ranks of this one. Errors: as `Group::group`.
+  /// Creates a group of ranks of this group. Errors: as `Group::group`.
   std::shared_ptr<GroupState> create(const std::vector<int>& ranks, const GroupOptions& options);
 
-  /// As `Runtime::abort`.
+  /// See `Runtime::abort`.
   void abort(std::string_view why);
   std::uint64_t network_bytes_sent() const { return engine_.network_bytes_sent(); }
 
-  /// As `Group::keep_order`.
+  /// See `Group::keep_order`.
   void keep_order() { engine_.keep_order(); }
-  /// As `Group::join`.
+  /// See `Group::join`.
   int join();
   void close();
   bool is_closed() const { return closed_; }
@@ -120,8 +120,8 @@ class GroupState {
   const OperationCalls calls_;
   const MessageCalls messages_;
   Mutex mutex_;
-  /// Registrations that have timed out, by name. Peers count each once, so a repeated call goes on
-  /// with the first one.
+  /// Registrations that have timed out, by name. Peers count each registration once, so a repeated
+  /// call continues the first.
   std::map<std::string, std::shared_ptr<GradientSetState>> late_ KOLO_GUARDED_BY(mutex_);
   std::shared_ptr<JoinTicket> join_;  // null unless this rank has joined
   bool closed_ = false;
@@ -136,15 +136,15 @@ class RuntimeState {
   RuntimeState(const RuntimeState&) = delete;
   RuntimeState& operator=(const RuntimeState&) = delete;
 
-  /// Whether this process has a runtime.
+  /// Returns whether this process has a runtime.
   static bool has_any() { return count_ > 0; }
 
-  /// As `GroupState::enter`.
+  /// See `GroupState::enter`.
   void enter() const { threads_.enter(); }
-  /// As the functions of `UserThreads`.
+  /// See the functions of `UserThreads`.
   void check_process() const { threads_.check_process(); }
   bool is_of_this_process() const { return threads_.is_of_this_process(); }
-  /// As `Runtime::leave_thread`.
+  /// See `Runtime::leave_thread`.
   void leave_thread() const { threads_.leave(); }
   const UserThreads& threads() const { return threads_; }
 
@@ -166,9 +166,9 @@ class RuntimeState {
   std::shared_ptr<GroupEngine> create(const std::string& name, const std::vector<int>& ranks,
                                       std::size_t arena_bytes,
                                       const std::shared_ptr<GroupEngine>& parent);
-  /// As `Runtime::allocate`.
+  /// See `Runtime::allocate`.
   std::shared_ptr<std::byte[]> allocate(std::size_t bytes);
-  /// As `Runtime::abort`.
+  /// See `Runtime::abort`.
   void abort(std::string_view why);
 
  private:
@@ -181,8 +181,8 @@ class RuntimeState {
   const SteadyClock steady_clock_;
   const UserThreads threads_;
   Connection connection_;
-  /// Number of runtimes of this process, for an error text: a second runtime that only this rank
-  /// opens waits for ranks that do not come.
+  /// Number of runtimes of this process. If opening a runtime fails although the process has
+  /// another one, the error text says so: perhaps only this rank opens a second runtime.
   static inline std::atomic<int> count_ = 0;
   struct Counted {
     Counted() { ++count_; }
@@ -200,12 +200,13 @@ class RuntimeState {
   Engines engines_;
   const std::shared_ptr<ProgressEngine> progress_engine_;
   Mutex mutex_;
-  /// Groups whose creation has timed out; a repeated call goes on with the first one.
+  /// Creations of groups that have timed out, by name and ranks. A repeated call continues the
+  /// first.
   std::map<std::string, std::shared_ptr<GroupCreation>> late_creations_ KOLO_GUARDED_BY(mutex_);
   const std::shared_ptr<GroupState> world_;
-  std::atomic<bool> has_left_ = false;  // this rank has left the job, which then needs no closing
+  std::atomic<bool> has_left_ = false;  // true after `abort`: the destructor must not close the job
   const int exceptions_;
-  Watchdog watchdog_;  // also while the engine's thread ends
+  Watchdog watchdog_;  // outlives thread_, to watch its end
   EngineThread thread_;
 };
 

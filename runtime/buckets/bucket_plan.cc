@@ -14,7 +14,7 @@
 namespace kolo {
 namespace {
 
-/// Bytes of the tensors to which ranks of this node contribute or in which they receive results.
+/// Returns the total bytes of the contributions and results of all ranks of this node.
 std::size_t tensor_bytes(const BucketRequest& request, const PlanInputs& inputs) {
   const ProcessGrid& grid = inputs.grid;
   const BucketLayout& layout = request.layout;
@@ -34,24 +34,24 @@ std::size_t tensor_bytes(const BucketRequest& request, const PlanInputs& inputs)
   return elements * size_of(layout.dtype);
 }
 
-/// How results of a host bucket are written to tensors outside it: past the cache if the tensors of
-/// all ranks of the node are far larger than the cache. Up to 1.5 times its size most collectives
-/// are faster through the cache, beyond 2 times few are.
+/// Chooses the stores by which a host bucket writes results to tensors: past the cache if the
+/// tensors of the node's ranks exceed 1.5 times the cache. Up to that size most collectives are
+/// faster through the cache, beyond twice the cache few are.
 Stores unpack_stores(const BucketRequest& request, const PlanInputs& inputs) {
   const std::size_t cache = inputs.cache_bytes;
   const bool is_far_larger = cache > 0 && 2 * tensor_bytes(request, inputs) > 3 * cache;
   return is_far_larger ? Stores::kStreaming : Stores::kCached;
 }
 
-/// As `unpack_stores`, for sums. They gain earlier, because vector stores through the cache first
-/// read the lines that they replace.
+/// Works like `unpack_stores`, for sums. Streaming pays off at smaller sizes here, because vector
+/// stores through the cache first read the cache lines that they overwrite.
 Stores sum_stores(const BucketRequest& request, const PlanInputs& inputs) {
   const std::size_t cache = inputs.cache_bytes;
   const bool is_larger = cache > 0 && tensor_bytes(request, inputs) > cache;
   return is_larger ? Stores::kStreaming : Stores::kCached;
 }
 
-/// How contributions are written to slots that another rank sums.
+/// Chooses the stores by which contributions are written to slots that another rank sums.
 Stores exposure_stores(const PlanInputs& inputs) {
   return inputs.costs.memory.packs_past_cache() ? Stores::kStreaming : Stores::kCached;
 }

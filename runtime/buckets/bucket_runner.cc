@@ -9,7 +9,7 @@ namespace {
 
 std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
 
-/// Whether a rank may be past an iteration that others have not begun.
+/// Returns whether a rank may finish an iteration that other ranks have not begun.
 bool may_end_early(const BucketTable::Bucket& bucket) {
   return bucket.is_eager && !bucket.is_mutual;
 }
@@ -20,7 +20,7 @@ void BucketRunner::arrive(BucketId id) {
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);
   if (state.running) {
-    // A stream waits for this iteration, so the caller is one iteration ahead.
+    // The caller waited on a stream, so it marks gradients while this iteration still runs.
     state.is_ready_again = true;
     return;
   }
@@ -40,7 +40,7 @@ void BucketRunner::arrive(BucketId id) {
 void BucketRunner::start(BucketId id) {
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);
-  if (state.rejected) return;  // Rejected since it was agreed.
+  if (state.rejected) return;  // It was rejected after the agreement.
   activity_.begin(EngineVerb::kStart, first_line(bucket.text));
   state.running = true;
   bucket.owner->bucket_started(bucket.index);
@@ -74,10 +74,10 @@ void BucketRunner::reject(const ProposalKey& rejected, const Error& error) {
     return;
   }
   const bool is_past = state.iteration > rejected.round;
-  // Tell the waiting threads. A rank that has completed this iteration fails at its next use.
+  // Waiting threads get the error. A rank that has finished this iteration fails at its next use.
   if ((is_past && !may_end_early(bucket)) || (state.running && !bucket.is_eager)) {
-    // A thread submitted it after its rank was judged stuck. Ranks may differ about whether the
-    // iteration has started (an eager one: whether it is over), so no rank can go on.
+    // A thread submitted the iteration after its rank was judged stuck. Some ranks may have started
+    // it (or, if it is eager, finished it) and others not, so no rank can go on.
     coordinator_.fail(error);
     return;
   }
@@ -105,8 +105,8 @@ void BucketRunner::poll_revoking() {
   }
 }
 
-/// True if this rank still runs, or will run, iterations before the rejected one. If the bucket
-/// itself is not in flight, these are the iterations in flight of its gradient set.
+/// Returns whether this rank runs or will run iterations before the rejected one. If the bucket
+/// itself is idle, iterations in flight of the owner's other buckets count.
 bool BucketRunner::has_earlier(const ProposalKey& rejected) const {
   const BucketId id = bucket_of(rejected.hash);
   const BucketTable::Bucket& bucket = buckets_[id];
@@ -119,7 +119,7 @@ bool BucketRunner::has_earlier(const ProposalKey& rejected) const {
          std::ranges::any_of(bucket.owner->buckets_rejected_with(id), is_in_flight);
 }
 
-/// Rejects iterations that waited for the end of this bucket's earlier ones.
+/// Applies rejections that were delayed until earlier iterations, such as `ended`, are over.
 void BucketRunner::reject_later(BucketId ended) {
   const BucketTable::Bucket* const bucket = buckets_.find(ended);
   if (bucket == nullptr) return;
@@ -131,8 +131,8 @@ void BucketRunner::reject_later(BucketId ended) {
   }
 }
 
-/// Rejects only buckets that may end early: no rank ends a use of any other bucket before all ranks
-/// begin it.
+/// Rejects the bucket only if uses may end early; otherwise no rank finishes a use before all ranks
+/// have begun it, so all ranks have used the bucket equally often.
 void BucketRunner::give_up(BucketId id, const Error& error) {
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);
@@ -152,7 +152,8 @@ std::string_view BucketRunner::text_of(const ProposalKey& key) const {
   return first_line(buckets_[bucket_of(key.hash)].text);
 }
 
-/// Peers may have started buckets that this rank has not, and the reverse: all ranks abandon them.
+/// Abandons the iteration in flight, if there is one. All ranks do so, because each may have
+/// started buckets that others have not.
 void BucketRunner::abandon(BucketId id) {
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);

@@ -16,9 +16,9 @@ FlagRanges::Use flag_use(const Schedule& schedule) {
                                                        : FlagRanges::Use::kIterations;
 }
 
-/// How many uses of a bucket of `bytes` bytes may be queued at a slow rank: messages of some
-/// megabytes, since each message also takes transport memory. Agreement takes one round of the
-/// tree, so it is cheaper the more uses share it.
+/// Returns the number of uses of a bucket of `bytes` bytes whose messages may be queued at a slow
+/// rank. It bounds that rank's memory to a few megabytes. A larger number shares the cost of one
+/// agreement, which is a round of the tree, among more uses.
 std::uint16_t uses_ahead(std::size_t bytes) {
   constexpr std::size_t kBytes = std::size_t{4} << 20, kFewest = 16, kMost = 1024;
   return static_cast<std::uint16_t>(
@@ -84,7 +84,7 @@ BucketId BucketTable::add(BucketPlan plan, BucketOwner& owner, std::size_t index
   if (schedule.layout.memory == MemoryKind::kHost && own_bytes > 0) {
     arena_offset = arena_.allocate(own_bytes);
   }
-  // An empty bucket has no signals: a barrier consists of the agreement alone.
+  // A barrier has an empty bucket; ranks wait for each other only in the agreement.
   const bool is_eager = schedule.eager && schedule.layout.count > 0;
   const bool is_ahead = is_eager && !schedule.mutual && grid_.num_nodes() > 1;
   const std::size_t bytes = schedule.layout.count * size_of(schedule.layout.dtype);

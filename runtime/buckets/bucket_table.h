@@ -20,95 +20,94 @@
 
 namespace kolo {
 
-/// Allocates the flags of a job to buckets, first fit. Ranks that take and give back in the same
-/// order get the same flags. The values of a flag only grow: a new user learns how far the last one
-/// raised it, and continues from there. Threads: one.
+/// Allocates the flags of a job to buckets, first fit. Ranks that call it in the same order get the
+/// same flags. The value of a flag only grows: the next user of a flag gets the last value, and
+/// continues from there. Threads: one.
 class FlagRanges {
  public:
-  /// What the values of a flag count: iterations, or launches of a device, which have an order of
-  /// their own. A flag that has had one use is never given to the other.
+  /// The unit in which a flag counts: iterations, or device launches, whose order differs. A flag
+  /// keeps its unit for ever.
   enum class Use : std::uint8_t { kIterations, kLaunches };
 
   struct Range {
     std::uint32_t first = 0;
-    std::uint64_t raised_to = 0;  ///< The highest value of any user so far.
+    std::uint64_t raised_to = 0;  ///< The highest value of these flags so far.
   };
 
   explicit FlagRanges(std::uint32_t limit) : limit_(limit) {}
 
   std::uint32_t limit() const { return limit_; }
 
-  /// Empty if there are not as many contiguous flags.
+  /// Takes `count` contiguous flags. Returns an empty result if there are not enough.
   std::optional<Range> take(std::uint32_t count, Use use);
 
-  /// Gives back `count` flags from `first` on, which came from `take` and were raised to
-  /// `raised_to` at most.
+  /// Gives back `count` flags from `first` on, which `take` returned; `raised_to` is their maximum.
   void give_back(std::uint32_t first, std::uint32_t count, std::uint64_t raised_to);
 
  private:
   struct Flag {
     bool is_taken = false;
-    std::optional<Use> use = {};  // the one that it has had
+    std::optional<Use> use = {};  // empty until first taken
     std::uint64_t raised_to = 0;
   };
 
   const std::uint32_t limit_;
-  std::vector<Flag> flags_;  // all flags ever taken, by index
+  std::vector<Flag> flags_;  // by index, up to the highest one ever taken
 };
 
 /// The owner of a bucket: an operation or a gradient set. Threads: the engine's.
 class BucketOwner : public Waitable {
  public:
   virtual ~BucketOwner() = default;
-  /// The owner's bucket number `index` is ready on all ranks, and begins an iteration.
+  /// Called when the owner's bucket number `index` begins an iteration.
   virtual void bucket_started(std::size_t) {}
-  /// The current iteration of the owner's bucket is enqueued on the device's streams; called before
+  /// Called when the current iteration of a bucket is enqueued on the device's streams, before
   /// `bucket_finished`.
   virtual void bucket_enqueued(std::size_t) {}
-  /// The owner's bucket number `index` has finished an iteration. The owner decides what follows,
-  /// such as another use of the name.
+  /// Called when the owner's bucket number `index` has finished an iteration; may begin another
+  /// use.
   virtual void bucket_finished(std::size_t index) = 0;
-  /// The iteration of the owner's bucket number `index` is abandoned on all ranks, and no longer
-  /// touches memory.
+  /// Called when the iteration of a bucket is abandoned on all ranks, and no longer uses memory.
   virtual void bucket_abandoned(std::size_t) {}
-  /// The owner has failed: it runs no more iterations.
+  /// Returns whether the owner has failed and runs no more iterations.
   virtual bool failed() const { return false; }
-  /// All ranks reject an iteration of one of its buckets: this iteration and all later ones fail.
+  /// Called when all ranks reject an iteration of one of the owner's buckets. Fails this iteration
+  /// and all later ones.
   virtual void bucket_rejected(const Error& error) = 0;
-  /// This rank has joined: its bucket takes part without data in this many uses that have not ended
-  /// here, now or when it can. Called again until they have ended. Returns the obstacle if that is
-  /// impossible; empty otherwise.
+  /// Makes this joined rank run the bucket `uses` more times without data, now or later. Called
+  /// again until these runs have finished. Returns the reason if that is impossible, else an empty
+  /// text.
   virtual std::string_view stand_in(std::uint64_t uses) = 0;
-  /// Uses of this rank wait for their turn.
+  /// Returns whether uses by this rank are queued.
   virtual bool has_queued_uses() const { return false; }
-  /// The owner's buckets that no rank uses any more once `id` is rejected.
+  /// The owner's buckets that no rank uses any more after bucket `id` is rejected.
   virtual std::vector<BucketId> buckets_rejected_with(BucketId id) const = 0;
 };
 
 /// All buckets of a job with their ranges of arena, flags and tags. Ranks add and remove buckets in
 /// the coordinator's order of decisions, so the ranges are the same on all ranks.
 ///
-/// Later buckets reuse the ranges of a removed one. Flags, counters and tags never go back: the
-/// next bucket with the same number continues after the last iteration of the removed one, and the
-/// next user of a flag starts above its last value.
+/// Later buckets reuse the ranges of a removed bucket. Iterations and flags never count backwards:
+/// the next bucket with the same number continues after the last iteration of the removed bucket,
+/// and the next user of a flag starts above its last value.
 ///
 /// Threads: the engine's.
 class BucketTable {
  public:
   /// The progress of a bucket. Only `BucketRunner` changes it while the bucket is in use.
   struct State {
-    std::uint64_t iteration = 0;  ///< The current one, or the next.
-    bool running = false;         ///< The executor runs the current one.
-    /// For the next iteration, while this one is running.
+    std::uint64_t iteration = 0;  ///< Number of the current or next iteration.
+    bool running = false;         ///< Whether the executor runs it.
+    /// Whether the bucket is ready for the next iteration while the current one is running.
     bool is_ready_again = false;
-    /// This iteration and all later ones are rejected.
+    /// The first rejected iteration; all later ones are rejected, too.
     std::optional<std::uint64_t> rejected = {};
   };
 
   struct Bucket {
     BucketOwner* owner = nullptr;                  ///< Null once removed.
     std::size_t index = 0;                         ///< The owner's number for the bucket.
-    std::optional<std::size_t> arena_offset = {};  ///< Offset of its own range of the arena.
+    std::optional<std::size_t> arena_offset = {};  ///< Its range of the arena, if it has one.
     bool is_eager = false;                         ///< Starts as soon as it is ready on this rank.
     bool is_mutual = true;                         ///< See `Schedule::mutual`.
     std::uint16_t uses_ahead = 0;                  ///< See `needs_agreement`.
@@ -121,43 +120,44 @@ class BucketTable {
     std::uint64_t flag_base = 0;
     State state = {};
 
-    /// Whether all ranks agree before this iteration starts. An eager bucket that is not mutual and
-    /// uses messages agrees every `uses_ahead` iterations: otherwise a rank that only sends could
-    /// run ahead without limit, and its messages would fill the memory of a slow rank.
+    /// Returns whether all ranks must agree before this iteration starts. An eager bucket that uses
+    /// messages and is not mutual needs an agreement every `uses_ahead` iterations: otherwise a
+    /// rank that only sends could run ahead without limit, and fill the memory of a slow rank with
+    /// messages.
     bool needs_agreement() const {
       return !is_eager || (uses_ahead != 0 && state.iteration % uses_ahead == uses_ahead - 1U);
     }
   };
 
-  /// `acts` may refer to the text of a bucket. All arguments outlive it.
+  /// `acts` may refer to the text of a bucket. All arguments must outlive this object.
   BucketTable(Executor& executor, const ProcessGrid& grid, const TransportLimits& limits,
               LastActivity& acts);
 
   /// Adds a bucket for `plan`, and fills in its binding's bucket number, flags and arena offsets.
-  /// If its tensors lie in the arena, `place` says where; otherwise it gets a range. Errors:
-  /// KoloError(kResources).
+  /// `place` is the arena offset of a bucket whose gradients already are in the arena; without it,
+  /// the bucket gets a range. Errors: KoloError(kResources).
   BucketId add(BucketPlan plan, BucketOwner& owner, std::size_t index, std::string text,
                std::optional<std::size_t> place = std::nullopt);
-  /// See `RequestInfo::name`.
+  /// Sets the name hash of the bucket; see `RequestInfo::name`.
   void set_name(BucketId id, std::uint64_t key) { buckets_[id]->name = key; }
-  /// For the next use of the bucket; see `RequestInfo::sequence`.
+  /// Sets the sequence hash of the bucket's next use; see `RequestInfo::sequence`.
   void set_sequence(BucketId id, std::uint64_t key) { buckets_[id]->sequence = key; }
 
-  /// Whether more than three quarters of the bucket numbers or of the arena are in use; the same on
-  /// all ranks.
+  /// Returns whether more than three quarters of the bucket numbers or of the arena are in use;
+  /// equal on all ranks.
   bool is_crowded() const;
 
-  /// Arena space for tensors that outlive changes of buckets. Errors: KoloError(kResources).
+  /// Allocates arena space for tensors that outlive buckets. Errors: KoloError(kResources).
   std::size_t reserve(std::size_t bytes) { return arena_.allocate(bytes); }
   void release(std::size_t offset) { arena_.release(offset); }
 
-  /// Gives back the ranges of a bucket. Precondition: every rank has finished the same iterations
-  /// of the bucket and begins no other; if one was rejected, no rank has begun a later one, and all
-  /// have abandoned it.
+  /// Gives back the ranges of a bucket. Precondition: all ranks have finished the same iterations
+  /// of the bucket and begin no more. If an iteration was rejected, all ranks have abandoned it,
+  /// and none has begun a later one.
   ///
-  /// Some ranges of a rejected bucket are never given back: all of them if its messages may still
-  /// be in flight, or if some ranks may be past the iteration; its number if arrivals of some ranks
-  /// were counted.
+  /// A rejected bucket keeps all its ranges if its messages may still be in flight, or if some
+  /// ranks may have finished the rejected iteration. A rejected bucket that is not eager keeps its
+  /// number, because some ranks may have asked for agreement under this number.
   void remove(BucketId id);
 
   const Bucket* find(BucketId id) const {
@@ -173,7 +173,7 @@ class BucketTable {
   const BucketId most_buckets_;
   ArenaAllocator arena_;
   FlagRanges flags_;
-  /// Removed ones, too: they keep their iteration counts.
+  /// All buckets by number. Removed buckets stay, because their iteration counts are needed.
   std::vector<std::unique_ptr<Bucket>> buckets_;
   std::set<BucketId> unused_;
 };

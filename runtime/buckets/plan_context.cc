@@ -28,7 +28,7 @@ std::size_t fusion_bytes(const PlanContext& context, MemoryKind memory, std::siz
   const Options& options = context.options;
   const std::size_t asked = on_device ? options.device_fusion_bytes : options.fusion_bytes;
   if (asked != kAutoBytes) return asked;
-  if (on_device && bytes == 0) return 0;  // The rank may have no device.
+  if (on_device && bytes == 0) return 0;  // This rank may have no device.
   return cheapest_bucket_bytes(bytes, memory, context.grid,
                                compile_options(memory, context.inputs()));
 }

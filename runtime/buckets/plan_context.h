@@ -31,12 +31,12 @@ struct PlanContext {
   PlanInputs inputs() const;
 };
 
-/// Whether this error of planning occurs on all ranks: an option or a call that does not fit. Any
-/// other error, such as a lack of memory, may be this rank's alone.
+/// Returns whether an error of planning occurs on all ranks, because an option or a call is wrong.
+/// Other errors, such as a lack of memory, may occur on this rank only.
 bool fails_alike(const Error& error);
 
-/// The limit of a bucket's size, for `bytes` of gradients of a set in one kind of memory: the
-/// option, or the size with the lowest predicted cost.
+/// Returns the target size of buckets in bytes, for a set with `bytes` bytes of gradients in
+/// `memory`: the option, or the size with the lowest predicted time.
 std::size_t fusion_bytes(const PlanContext& context, MemoryKind memory, std::size_t bytes);
 
 /// The `DevicePackerOptions` of a device bucket that depend on the operation.
@@ -45,7 +45,7 @@ struct DevicePacking {
   double unpack_scale = 1.0;
 };
 
-/// A packer for a staged device bucket with this schedule.
+/// Makes a packer for a staged device bucket with this schedule.
 std::shared_ptr<DevicePacker> make_device_packer(const PlanContext& context,
                                                  const Schedule& schedule,
                                                  std::span<const Segment> segments,

@@ -19,7 +19,7 @@ void TicketState::end(std::optional<Error> error) noexcept {
     if (done_.load(std::memory_order_relaxed)) return;
     error_ = std::move(error);
     const bool is_event = static_cast<bool>(event_);
-    /// Without an event this is the last access: see `reset`.
+    /// If there is no event, this is the last access to the ticket; `reset` relies on that.
     done_.store(true, std::memory_order_release);
     if (is_event) raise_event(event_.get());
   }
@@ -35,7 +35,7 @@ bool TicketState::wait(std::chrono::milliseconds timeout, ProgressEngine* progre
   return true;
 }
 
-// Needs no lock: the error is constant once `done_` is true, which the caller has seen.
+// Needs no lock: the caller has seen `done_`, after which the error is constant.
 void TicketState::throw_error() const KOLO_NO_THREAD_SAFETY_ANALYSIS {
   if (error_) throw KoloError(*error_);
 }

@@ -26,14 +26,14 @@ struct WaitLimit {
 class TicketState {
  public:
   TicketState() = default;
-  /// For a part of the operation `whole`: threads that wait for `whole` count as waiting for the
-  /// part.
+  /// Makes the ticket of a part of the operation `whole`. Threads that wait for `whole` count as
+  /// waiting for the part.
   explicit TicketState(std::shared_ptr<const TicketState> whole) : whole_(std::move(whole)) {}
   TicketState(const TicketState&) = delete;
   TicketState& operator=(const TicketState&) = delete;
   virtual ~TicketState() = default;
 
-  /// Describes the operation in the error of a wait that takes too long.
+  /// Returns the name of the operation for the error of a timeout.
   virtual std::string subject() const { return {}; }
 
   /// Completes the operation, with or without an error, unless it is complete. Threads: the
@@ -43,14 +43,14 @@ class TicketState {
 
   bool done() const { return done_.load(std::memory_order_acquire); }
 
-  /// Blocks until done or until `timeout` (0: for ever) has passed; meanwhile the caller's thread
-  /// drives the engine, if there is a progress engine. Returns false on time-out; throws the
-  /// operation's error.
+  /// Blocks until the operation is done or `timeout` (0: no limit) has passed. If `progress_engine`
+  /// is not null, the caller's thread may poll the engine while it waits. Returns false on timeout;
+  /// throws the operation's error.
   bool wait(std::chrono::milliseconds timeout, ProgressEngine* progress_engine = nullptr);
-  /// As `wait`, with the limit's time; a time-out is KoloError(kTimeout).
+  /// Waits like `wait`, for the limit's time; throws KoloError(kTimeout) on timeout.
   void wait_within(const WaitLimit& limit, ProgressEngine* progress_engine);
 
-  /// Waits for at most `limit`, or not at all if that is not positive. Returns whether the
+  /// Waits for at most `limit`; returns at once if `limit` is not positive. Returns whether the
   /// operation is done; throws its error.
   bool wait_at_most(std::chrono::milliseconds limit, ProgressEngine* progress_engine);
 
@@ -64,14 +64,14 @@ class TicketState {
     return true;
   }
 
-  /// A descriptor that is readable once the operation is done; every call returns the same one.
+  /// Returns a descriptor that is readable once the operation is done, in each call the same one.
   int event() KOLO_EXCLUDES(mutex_);
 
-  /// Resets it for another operation. Precondition: it is done, and `event` was not called.
-  /// Threads: the only one that waits.
+  /// Resets the ticket for another operation. Precondition: it is done, and `event` was not called.
+  /// Threads: no other thread uses the ticket.
   void reset() KOLO_EXCLUDES(mutex_);
 
-  /// Whether `event` was called: then the program waits, perhaps without a thread in `wait`.
+  /// Returns whether `event` was called, so that the program may wait without a thread in `wait`.
   bool is_watched() const {
     return whole_ ? whole_->is_watched() : is_watched_.load(std::memory_order_relaxed);
   }
@@ -84,7 +84,7 @@ class TicketState {
   void end(std::optional<Error> error) noexcept KOLO_EXCLUDES(mutex_);
   void throw_error() const;
 
-  const std::shared_ptr<const TicketState> whole_;  // null if it is no part
+  const std::shared_ptr<const TicketState> whole_;  // null unless this is a part
   Mutex mutex_;
   ConditionVariable changed_;
   std::atomic<bool> done_{false};  // written under the mutex, read also without

@@ -27,12 +27,11 @@ struct LastError {
   kolo_error shown{};
 };
 
-// Belongs to the thread whose call failed, as errno does.
+// The error of the calling thread's last failed call, like errno.
 thread_local std::unique_ptr<LastError> last_error;  // NOLINT
 
-// Dtypes of the C interface are those of DType plus one, because zero means none; the other numbers
-// equal those of their C++ enumerations. A test compares the names, and checks that none is
-// missing.
+// A kolo_dtype is the value of DType plus one, because zero means no dtype; the other enumerations
+// have equal values in C and C++. A test compares the names, and checks that none is missing.
 static_assert(KOLO_HOST == static_cast<int>(MemoryKind::kHost));
 static_assert(KOLO_DEVICE == static_cast<int>(MemoryKind::kDevice));
 
@@ -117,7 +116,7 @@ void CallArguments::check_unscaled() const {
 
 }  // namespace kolo
 
-// The names are literals, which end with a null byte.
+// `to_string` returns string literals, so `data()` ends with a null byte.
 
 const char* kolo_dtype_name(kolo_dtype dtype) {
   return kolo::is_dtype(dtype) ? kolo::to_string(kolo::dtype_of(dtype)).data() : nullptr;
@@ -145,7 +144,7 @@ const kolo_error* kolo_last_error() {
 const char* kolo_status_name(kolo_status status) {
   if (status == KOLO_OK) return "ok";
   const auto code = kolo::code_of(status);
-  /// `data()` of a literal ends with a null byte.
+  /// `to_string` returns a string literal, so `data()` ends with a null byte.
   return code ? kolo::to_string(*code).data() : "unknown";
 }
 

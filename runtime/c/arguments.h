@@ -17,7 +17,7 @@
 
 namespace kolo {
 
-// Results of calls as statuses.
+// Functions that turn the results of calls into statuses.
 
 /// Stores the error as the calling thread's last one. Returns its status.
 kolo_status note_error(Error error) noexcept;
@@ -39,8 +39,8 @@ kolo_status guarded(const Function& function) noexcept {
   }
 }
 
-// Converts arguments of kolo_c.h to those of the C++ interface. Errors: UsageError that names the
-// argument.
+// Functions that convert arguments of kolo_c.h to arguments of the C++ interface. They throw
+// UsageError, which names the argument.
 
 /// Reads a struct that begins with `size`. Fields that the program's older header lacks come from
 /// `defaults`, as do all fields if `given` is null.
@@ -62,7 +62,7 @@ void check_given(Pointer* pointer, std::string_view name) {
   check(pointer != nullptr, fmt::format("{} is null", name));
 }
 
-/// As `guarded`, for a call whose `handle` must not be null.
+/// Works like `guarded`, for a call whose `handle` must not be null.
 template <typename Handle, typename Function>
 kolo_status guarded_on(Handle* handle, std::string_view name, const Function& function) noexcept {
   return guarded([&] {
@@ -73,7 +73,7 @@ kolo_status guarded_on(Handle* handle, std::string_view name, const Function& fu
 
 DType dtype_of(kolo_dtype dtype);
 kolo_dtype dtype_of(DType dtype);
-/// Empty for KOLO_SAME_DTYPE.
+/// Returns an empty result for KOLO_SAME_DTYPE.
 std::optional<DType> wire_dtype_of(kolo_dtype dtype);
 ReduceOp op_of(kolo_op op);
 MemoryKind memory_of(kolo_memory memory);
@@ -85,7 +85,7 @@ struct CallArguments {
   explicit CallArguments(const kolo_call* call);
 
   Reduction reduction(kolo_op op) const { return {op_of(op), scales, wire_dtype}; }
-  /// For operations that compute nothing. Errors: UsageError if it has a scale or a wire dtype.
+  /// Throws UsageError if the call has a scale or a wire dtype; for operations that do not reduce.
   void check_unscaled() const;
 
   std::string_view name;

@@ -28,7 +28,7 @@ Tensor tensor_of(const kolo_tensor& tensor) {
   return {kolo::ConstBuffer(tensor.input, tensor.input_count, dtype, memory), result, counts};
 }
 
-/// Calls `use` with a list of the results of `make`; a single result needs no memory.
+/// Calls `use` with a list of the results of `make`; a single result needs no heap memory.
 template <typename Given, typename Make, typename Use>
 void with_each(const Given* given, size_t number, const Make& make, const Use& use) {
   if (number == 1) return use(make(*given));
@@ -38,7 +38,7 @@ void with_each(const Given* given, size_t number, const Make& make, const Use& u
   use(list);
 }
 
-/// Waits for the operation, or hands out its ticket.
+/// Waits for the operation if `ticket` is null, else writes its ticket.
 void wait_or_give(kolo::Ticket begun, kolo_ticket** ticket) {
   if (ticket == nullptr) {
     begun.wait();
@@ -47,7 +47,7 @@ void wait_or_give(kolo::Ticket begun, kolo_ticket** ticket) {
   }
 }
 
-/// `begin(on, tensors, with)` begins a collective.
+/// Runs or starts a collective; `begin(on, tensors, with)` begins it.
 template <typename Begin>
 kolo_status collective(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                        const kolo_call* call, kolo_ticket** ticket, const Begin& begin) noexcept {
@@ -61,7 +61,7 @@ kolo_status collective(kolo_group* group, const kolo_tensor* tensors, size_t num
   });
 }
 
-/// A collective that moves elements.
+/// Runs or starts a collective that moves elements.
 template <auto kBegin, typename... Root>
 kolo_status moved(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                   const kolo_call* call, kolo_ticket** ticket, Root... root) noexcept {
@@ -72,7 +72,7 @@ kolo_status moved(kolo_group* group, const kolo_tensor* tensors, size_t num_tens
                     });
 }
 
-/// A collective that combines elements.
+/// Runs or starts a collective that combines elements.
 template <auto kBegin, typename... Root>
 kolo_status reduced(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors, kolo_op op,
                     const kolo_call* call, kolo_ticket** ticket, Root... root) noexcept {
@@ -143,7 +143,7 @@ kolo_status kolo_join(kolo_group* group, int32_t* last_rank) {
 
 namespace {
 
-/// `begin(on, buffers)` begins a message.
+/// Runs or starts a send or receive; `begin(on, buffers)` begins it.
 template <typename Begin>
 kolo_status message(kolo_group* group, const kolo_buffer* buffers, size_t num_buffers,
                     kolo_ticket** ticket, const Begin& begin) noexcept {

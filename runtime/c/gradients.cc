@@ -41,7 +41,8 @@ GradientSpec spec_of(const kolo_gradient& gradient) {
           .wire_dtype = kolo::wire_dtype_of(given.wire_dtype)};
 }
 
-/// The structs may be smaller than this version's, so their own `size` gives the stride.
+/// Converts an array of gradients. The program's structs may be smaller than this version's, so
+/// their `size` is the stride.
 std::vector<GradientSpec> specs_of(const kolo_gradient* gradients, size_t num_gradients) {
   std::vector<GradientSpec> specs;
   if (num_gradients == 0) return specs;
@@ -85,7 +86,7 @@ kolo_status on_set(kolo_gradients* set, const Function& function) noexcept {
   return guarded_on(set, "set", [&] { function(set->set); });
 }
 
-/// Waits for one gradient, given by its index, or without an index for all.
+/// Waits for gradient `index`, or for all gradients if there is no index.
 template <typename... Index>
 kolo_status wait_on_set(kolo_gradients* set, int64_t timeout_ms, int* done,
                         Index... index) noexcept {

@@ -36,7 +36,7 @@ struct kolo_runtime {
 
 struct kolo_ticket {
   kolo::Ticket ticket;
-  std::size_t num_tables = 0;  // of a row-sparse all-reduce
+  std::size_t num_tables = 0;  // tables of a row-sparse all-reduce
 };
 
 struct kolo_gradients {

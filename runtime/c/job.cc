@@ -22,10 +22,10 @@ using kolo::Options;
 
 namespace {
 
-/// A key-value store of a program in C.
+/// The key-value store that a C program passes as `kolo_store`.
 class CallbackStore final : public kolo::KeyValueStore {
  public:
-  /// The context of `store` outlives this object.
+  /// The context of `store` must outlive this object.
   explicit CallbackStore(const kolo_store& store)
       : store_(kolo::complete(&store, kolo_store KOLO_STORE_INIT, "store")) {
     check_given(store_.set, "store.set");

@@ -25,23 +25,23 @@ constexpr std::string_view kStepKey = "step_us";
 constexpr std::string_view kReadKey = "private_read_us";
 constexpr std::string_view kPageKey = "private_page_us";
 
-// Names in the exchange.
+// Keys in the exchange.
 constexpr const char* kRemembered = "remembered costs";
 constexpr const char* kFile = "calibration file";
 constexpr const char* kMeasured = "measured costs";
 constexpr const char* kStep = "times of a step, a read and a page";
 constexpr const char* kTime = "time of measuring";
 
-/// Separates a rank's measured costs from the reason why others are missing.
+/// Separates a rank's measured costs from the reason why some costs are missing.
 constexpr char kDoubtFollows = '\n';
 
-/// The time for measuring, out of 200 ms in all. The rest is for ranks that begin late and for the
+/// Time for measuring. The rest of the 200 ms in all is for ranks that begin late and for the
 /// exchange of results.
 constexpr std::chrono::milliseconds kMeasureWithin{140};
-/// The share of `kMeasureWithin` for measuring inside nodes.
+/// The part of `kMeasureWithin` for measuring inside nodes.
 constexpr std::chrono::milliseconds kNodeWithin{55};
-/// The least time for measuring between nodes, even if measuring inside nodes took longer: streams
-/// that are cut short show bursts and pauses instead of the link's rate.
+/// Least time for measuring between nodes, even if measuring inside nodes took longer: streams that
+/// are too short show bursts and pauses instead of the link's rate.
 constexpr std::chrono::milliseconds kNetworkAtLeast{60};
 
 void append(std::string& text, const std::string& more) {
@@ -53,10 +53,10 @@ std::string describe(const Disagreement& doubt) {
                      doubt.shortest_us, doubt.median_us);
 }
 
-/// The costs that one rank measured, in the keys of `LinkCosts`, and why others are missing.
+/// The costs that one rank measured, in the keys of `LinkCosts`, and why some costs are missing.
 struct RankCosts {
   std::string costs = {};
-  std::string doubt = {};  ///< Empty: none.
+  std::string doubt = {};  ///< Empty if all are valid.
 
   void doubts(const Disagreement& found) {
     if (doubt.empty()) doubt = describe(found);
@@ -103,10 +103,10 @@ MeasuredCosts parse_measured(const std::string& text) {
   return measured;
 }
 
-/// The costs from the measurements of all ranks; equal on all ranks.
+/// The costs of the job, from the measurements of all ranks; equal on all ranks.
 struct JobCosts {
   LinkCosts costs;
-  std::string doubt = {};  ///< The doubt of the first rank that has one.
+  std::string doubt = {};  ///< The doubt of the first rank with a doubt.
 };
 
 JobCosts combine(const std::vector<std::string>& texts, const ProcessGrid& grid,
@@ -136,7 +136,7 @@ Calibrator::Calibrator(int rank, const ProcessGrid& grid, std::span<const RankPl
     : rank_(rank), grid_(grid), places_(places), options_(options) {
   if (!measures()) return;
   known_.rank_cores = rank_cores(places_);
-  // Inside a node no choice changes the bits of a sum, so each run may measure again.
+  // On one node, choices do not change the bits of a sum, so each run may measure again.
   const bool remembers = options.calibration_file != "auto" || grid.num_nodes() > 1;
   file_ = std::make_unique<CalibrationFile>(
       rank == 0 && remembers ? calibration_path(options.calibration_file) : "",
@@ -201,7 +201,7 @@ Calibration Calibrator::finish(BatchedExchange& exchange) {
   }
   const LinkCosts steps = parse_link_costs(exchange.text_of_rank_0(kStep), known_);
   const JobCosts measured = combine(exchange.texts(kMeasured), grid_, steps);
-  // Converted to text, so that ranks that read the costs from a file next time have equal ones.
+  // Converts to text and back, so that a later job that reads the text has equal costs.
   const std::string costs = to_string(measured.costs);
   std::string source = fmt::format("measured in {} ms", exchange.text_of_rank_0(kTime));
   if (measured.doubt.empty()) {

@@ -22,11 +22,11 @@ struct Calibration {
   std::string source;
 };
 
-/// Determines the link costs of a job. They come from the option `calibration_file`, if it has
-/// costs for a job of this shape that are not older than `kCostsExpire`. Otherwise they are
-/// measured, for up to 200 ms in all, unless the option `calibrate` is off or `reproducible` is on.
-/// If samples of a cost disagree, as on a busy machine, its default is used, one warning says so,
-/// and the costs are not saved. Saved costs are used once two jobs in a row have measured them (see
+/// Determines the link costs of a job. They are read from the `calibration_file` if it has costs
+/// for a job of this shape that are not older than `kCostsExpire`. Otherwise they are measured, for
+/// up to 200 ms in all, unless the option `calibrate` is off or `reproducible` is on. If samples of
+/// a cost disagree, as on a busy machine, the job uses the default of that cost, logs one warning,
+/// and saves no costs. Saved costs are used once two jobs in a row have measured them (see
 /// `confirms`). All ranks have the same costs. The option `link_costs` overrides single costs.
 ///
 ///     Calibrator calibrator(...);     calibrator.post(exchange);
@@ -34,29 +34,29 @@ struct Calibration {
 ///     if (calibrator.measure(exchange, transport, limits)) exchange.run();
 ///     calibrator.finish(exchange);
 ///
-/// Threads: as the transport. Errors: KoloError, those of rendezvous and transport.
+/// Threads: as the transport. Errors: KoloError of the rendezvous or the transport.
 class Calibrator {
  public:
-  /// All arguments outlive it.
+  /// All arguments must outlive this object.
   Calibrator(int rank, const ProcessGrid& grid, std::span<const RankPlace> places,
              const Options& options);
   ~Calibrator();
 
-  /// Posts what this rank knows before a transport exists.
+  /// Posts the saved costs, if there are any. Needs no transport.
   void post(BatchedExchange& exchange);
 
-  /// Measures, unless costs are known, and posts the results. Returns whether it measured, which is
-  /// the same on all ranks. Collective. Precondition: nothing is in flight. Uses up the flags from
-  /// `limits.flags_per_peer` - 2 on of all pairs.
+  /// Measures, unless costs are known, and posts the results. Returns whether it measured, equal on
+  /// all ranks. Collective. Precondition: nothing is in flight. Uses up the last two of the
+  /// `limits.flags_per_peer` flags of each pair of ranks.
   bool measure(BatchedExchange& exchange, Transport& transport, const TransportLimits& limits);
 
-  /// Precondition: if `measure` returned true, another round has run.
+  /// Returns the job's costs. Precondition: if `measure` returned true, the exchange has run again.
   Calibration finish(BatchedExchange& exchange);
 
  private:
   Calibration defaults() const;
   bool measures() const;
-  /// Whether ranks of this node outnumber its cores.
+  /// Returns whether ranks of this node outnumber its cores.
   bool shares_cores() const;
 
   const int rank_;
@@ -64,7 +64,7 @@ class Calibrator {
   const std::span<const RankPlace> places_;
   const Options& options_;
   LinkCosts known_;                        // costs before any are measured
-  std::unique_ptr<CalibrationFile> file_;  // null if it neither measures nor has a file
+  std::unique_ptr<CalibrationFile> file_;  // null if costs are not measured
 };
 
 }  // namespace kolo

@@ -36,8 +36,8 @@ namespace fs = std::filesystem;
 
 json empty_document() { return {{"kolo", kVersion}, {"shapes", json::object()}}; }
 
-/// The text of the file at `path`; empty text if there is none; nullopt if it is not a file or
-/// cannot be read.
+/// Returns the text of the file at `path`; an empty text if there is no file; nullopt if `path` is
+/// not a regular file or cannot be read.
 std::optional<std::string> text_of(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return std::string();
@@ -48,7 +48,7 @@ std::optional<std::string> text_of(const std::string& path) {
   return text;
 }
 
-/// Whether Kolo may have written it: it is empty, or a document of Kolo's that may be cut short.
+/// Returns whether Kolo may have written this text: it is empty or begins like a calibration file.
 bool is_own(std::string text) {
   std::erase_if(text, [](unsigned char c) { return std::isspace(c) != 0; });
   return text.empty() || text.starts_with(R"({"kolo":)");
@@ -58,8 +58,8 @@ bool is_own(std::string text) {
 struct Loaded {
   json document = empty_document();
   bool is_own = true;        ///< Whether the file may be replaced.
-  std::string trouble = {};  ///< Empty: no defect.
-  bool is_expected = false;  ///< Logged as information, not as a warning.
+  std::string trouble = {};  ///< Text for the log; empty without a defect.
+  bool is_expected = false;  ///< Log `trouble` as information, not as a warning.
 };
 
 Loaded load(const std::string& path) {
@@ -79,14 +79,14 @@ Loaded load(const std::string& path) {
   return {.document = std::move(document)};
 }
 
-/// A name beside `path` that no other host, process or thread uses.
+/// Returns a name in the same directory that no other host, process or thread uses.
 std::string temporary_name(const std::string& path) {
   std::array<char, HOST_NAME_MAX + 1> host{};
   ::gethostname(host.data(), host.size() - 1);
   return fmt::format("{}.{}.{}.{}", path, host.data(), ::getpid(), ::syscall(SYS_gettid));
 }
 
-/// Writes all of `text` and syncs it to disk: otherwise a later rename may reach the disk first.
+/// Writes `text` and syncs it to disk, so that a later rename cannot reach the disk first.
 bool write_through(const std::string& path, std::string_view text) {
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file) return false;
@@ -125,7 +125,7 @@ bool is_fresh(const json& entry, CalibrationFile::Time now) {
 
 bool is_confirmed(const json& entry) { return entry.value("confirmed", false); }
 
-/// The entry for costs that were measured at `now`, given the `former` entry, which may be damaged.
+/// Makes the entry for costs measured at `now`. The earlier entry `former` may be damaged.
 json entry_after(const json& former, const std::string& link_costs, CalibrationFile::Time now) {
   json entry = {{"link_costs", link_costs}, {"measured_at", seconds(now)}, {"confirmed", false}};
   try {

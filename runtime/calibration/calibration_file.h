@@ -6,24 +6,24 @@
 
 namespace kolo {
 
-/// Older costs are measured again. The default is long enough that jobs of one day choose alike, so
-/// that equal jobs give equal bits, and short enough that a link that was replaced unnoticed costs
-/// at most some hours of worse choices.
+/// Age after which saved costs are measured again. It is long enough that equal jobs of one day
+/// make equal choices and give equal bits, and short enough that after a change of a link the
+/// choices are worse for some hours at most.
 inline constexpr std::chrono::hours kCostsExpire{24};
 
-/// The file that keeps link costs between runs, by job shape. It holds one JSON object and is
-/// replaced as a whole, so that a reader never sees a partial file:
+/// The file that keeps link costs between runs, by job shape. It contains one JSON object. Writers
+/// replace the whole file, so readers never see a partial one:
 ///
 ///   {"kolo": VERSION,
 ///    "shapes": {SHAPE: {"link_costs": TEXT, "measured_at": SECONDS, "confirmed": BOOL}}}
 ///
-/// SECONDS count from 1970. Costs are confirmed once two jobs in a row have measured them, because
-/// costs measured on a busy machine would mislead the jobs of a day. A file that is missing,
-/// damaged or of another version counts as empty; damage and another version are logged. A path to
-/// anything else (another file, a directory, a device) counts as empty, too, and is never written
-/// to. A file that cannot be written is logged, which is not an error.
+/// SECONDS count from 1970. Costs are confirmed once two jobs in a row have measured them; costs
+/// measured on a busy machine would otherwise mislead all jobs of a day. A file that is missing,
+/// damaged or of another version counts as empty; damage and another version are logged. If the
+/// path is another kind of file, a directory or a device, it counts as empty, too, and is never
+/// written to. If the file cannot be written, that is logged and is no error.
 ///
-/// Threads: one; several threads and processes may write at once, and the last one wins.
+/// Threads: one per object. Several processes may write the file at once; the last one wins.
 class CalibrationFile {
  public:
   using Time = std::chrono::system_clock::time_point;
@@ -31,11 +31,11 @@ class CalibrationFile {
   /// If `path` is empty, nothing is saved. `shape` names the job; see `job_shape`.
   CalibrationFile(std::string path, std::string shape);
 
-  /// The confirmed costs, as text for `parse_link_costs`; empty if there are none, if they expired
-  /// before `now`, or if they are from after `now`.
+  /// Returns the confirmed costs, as text for `parse_link_costs`; empty if there are none, or if
+  /// they have expired at `now` or are later than `now`.
   std::optional<std::string> link_costs(Time now) const;
-  /// Saves costs measured at `now`. They confirm the saved ones, or replace them if those were
-  /// measured on a busier machine. Removes expired costs of all shapes.
+  /// Saves costs measured at `now`. If saved costs of this shape agree, the costs are confirmed.
+  /// For each cost the less disturbed value is kept. Removes expired costs of all shapes.
   void remember_link_costs(const std::string& link_costs, Time now);
 
   const std::string& path() const { return path_; }
@@ -45,8 +45,9 @@ class CalibrationFile {
   const std::string shape_;
 };
 
-/// The path that the option names. "auto": kolo/calibration.json below $XDG_CACHE_HOME or ~/.cache,
-/// or empty without a home.
+/// Returns the path for the option's value. "auto" gives kolo/calibration.json below
+/// $XDG_CACHE_HOME or ~/.cache, or an empty path if neither variable XDG_CACHE_HOME nor HOME is
+/// set.
 std::string calibration_path(const std::string& option);
 
 }  // namespace kolo

@@ -15,11 +15,11 @@ constexpr int kBurstMessages = 16;
 /// First byte of a stream's message.
 constexpr std::byte kMore{0}, kLast{1};
 
-/// Rounds in which pairs of nodes are measured.
+/// Number of rounds in which pairs of nodes are measured.
 constexpr int kPairRounds = 3;
 
-/// Time of a stream's tail at the rate of the last window, or of all bytes so far if they are less
-/// than a window.
+/// Returns the predicted time of a stream's tail at the rate of the last window, or of all bytes so
+/// far if they are less than a window.
 double tail_us(const std::vector<NetworkSamples::Arrival>& arrivals) {
   const NetworkSamples::Arrival last = arrivals.back();
   const NetworkSamples::Arrival before = arrivals.size() > kStreamWindow
@@ -31,7 +31,7 @@ double tail_us(const std::vector<NetworkSamples::Arrival>& arrivals) {
 /// The next request of the asking leader.
 enum class Request : std::uint32_t { kRoundTrip, kBurst, kStream, kEnd };
 
-/// One end of a pair of leaders. The asking leader decides how long each measurement goes on.
+/// One leader's side of a pair. The asking leader decides how long each measurement lasts.
 class PairProbe {
  public:
   PairProbe(MessageTransport& transport, int peer, const Clock& clock,
@@ -41,15 +41,15 @@ class PairProbe {
         clock_(clock),
         wait_(transport, connect_timeout, /*yields_at_once=*/true, ProbeWait::Polls::kCondition) {}
 
-  /// Connects, once the neighbour is there: with more ranks than cores, it may still spend tens of
-  /// milliseconds on its own memory.
+  /// Connects, and waits until the neighbour answers: if ranks outnumber cores, it may still be
+  /// measuring its own memory for tens of milliseconds.
   void meet() {
     round_trip(Request::kRoundTrip);
     end();
   }
 
-  /// Round trips and bursts alternate, so that another program that takes a core for some
-  /// milliseconds disturbs only a part of each kind.
+  /// Measures round trips and bursts in alternation, so that another program that takes a core for
+  /// some milliseconds disturbs only a part of each kind.
   void ask_latencies(const ProbeBudget& budget, NetworkSamples& samples) {
     samples.burst_messages = kBurstMessages;
     do {
@@ -60,7 +60,7 @@ class PairProbe {
     } while (budget.affords());
   }
 
-  /// The peer answers each message with one of equal length, so both directions are busy.
+  /// Measures a stream in both directions: the peer answers each message with one of equal length.
   std::vector<NetworkSamples::Arrival> ask_stream(const ProbeBudget& budget) {
     round_trip(Request::kStream);
     return stream([&](const auto& arrivals) { return budget.affords(tail_us(arrivals)); });
@@ -101,10 +101,10 @@ class PairProbe {
     return us;
   }
 
-  /// Both ends send a window of messages, and another message for each that arrives. Once `go_on`
-  /// returns false at one end, its next window of messages is marked as the last one:
+  /// Both ends send a window of messages, and then one message for each message received. Once
+  /// `go_on` returns false at one end, that end marks its next window of messages as the last:
   ///
-  ///   this end   0 1 2 3 | 4 5 | 6 7 8 9      a window of 4; it ended after message 1 had arrived
+  ///   this end   0 1 2 3 | 4 5 | 6 7 8 9      a window of 4; it ended after message 1 was received
   ///   the peer   0 1 2 3 | 4 5 | 6 7 8 9      answered 2 to 5; message 6 told it of the end
   template <typename Condition>
   std::vector<NetworkSamples::Arrival> stream(Condition go_on) {
@@ -116,7 +116,7 @@ class PairProbe {
     for (Slot& slot : out) slot.bytes.assign(kStreamMessageBytes, kMore);
     for (Slot& slot : in) slot.bytes.resize(kStreamMessageBytes);
     std::vector<NetworkSamples::Arrival> arrivals;
-    std::optional<std::size_t> messages;  // The total, once it is known.
+    std::optional<std::size_t> messages;  // total, once known
     const Stopwatch watch(clock_);
     for (std::size_t i = 0; i < kStreamWindow; ++i) {
       start_receive(in[i].bytes, in[i].done);
@@ -150,7 +150,7 @@ class PairProbe {
     finish(done);
   }
 
-  // There are no buckets yet that could use these tags.
+  // No bucket exists yet, so these tags are free.
   Tag tag(int source, std::uint32_t ordinal) const {
     return {.source = static_cast<std::uint32_t>(source), .ordinal = ordinal};
   }
@@ -183,7 +183,7 @@ NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& gri
   NetworkSamples samples;
   const int node = grid.node(transport.rank());
   if (grid.leader(node) != transport.rank()) return samples;
-  std::vector<std::pair<int, PairProbe>> pairs;  // neighbours, in the order of rounds
+  std::vector<std::pair<int, PairProbe>> pairs;  // by round
   for (int round = 1; round <= kPairRounds; ++round) {
     const int neighbour = node ^ round;
     if (neighbour >= grid.num_nodes()) continue;
@@ -198,8 +198,8 @@ NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& gri
       pair.meet();
     }
   }
-  // On a busy machine connecting may take as long as measuring. It is necessary anyway, so it does
-  // not count.
+  // On a busy machine connecting may take as long as measuring. The job needs the connections
+  // anyway, so their time does not count.
   ProbeBudget budget(time.clock, time.end + (time.clock.now() - begin));
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     auto& [neighbour, pair] = pairs[i];
@@ -208,11 +208,11 @@ NetworkSamples probe_network(MessageTransport& transport, const ProcessGrid& gri
       continue;
     }
     const int streams_left = static_cast<int>(pairs.size() - i);
-    // In later rounds neighbours may still be busy, which would count as latency.
+    // Latencies are measured in the first round: later, neighbours may still be busy.
     if (i == 0) {
-      // A pause can hide the burst that a rate-limited link allows, and with two nodes no other
-      // pair shows it. So a stream comes before the latencies, too; while those are measured, the
-      // link saves up a burst again.
+      // A rate-limited link is fast in a first burst, and again after a pause. With two nodes no
+      // other pair shows the lower rate, so one stream is measured before the latencies and one
+      // after. While latencies are measured, the link recovers its burst.
       if (grid.num_nodes() == 2) {
         budget.begin(3);
         samples.streams.push_back({.node = neighbour, .arrivals = pair.ask_stream(budget)});

@@ -11,30 +11,31 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::array<std::size_t, 4> kWorkingSets = {kMiB, 8 * kMiB, 32 * kMiB, 64 * kMiB};
-/// Short passes are repeated, so that the clock's resolution and late starts hardly affect a
-/// sample.
+/// Least bytes of a sample. Short passes are repeated, so that the clock's resolution and late
+/// starts hardly affect a sample.
 constexpr std::size_t kBytesPerSample = 4 * kMiB;
-/// Kinds of samples: round trips, gathers, slots, two kinds of packed parts, and passes over each
-/// working set. Each has its share of the time, so a slow one takes time from all others alike.
+/// Number of kinds of samples: round trips, gathers, slots, two kinds of packed parts, and passes
+/// over each working set. Each kind gets an equal part of the time left, so a slow kind takes time
+/// from all later kinds alike.
 constexpr int kParts = 5 + static_cast<int>(kWorkingSets.size());
-/// The time per byte of a pass grows at most by this factor in a larger working set.
+/// Assumed limit of the growth of the time per byte of a pass in the next larger working set.
 constexpr double kSlowerInALargerSet = 3;
 constexpr int kTripSamples = 100;
-/// Untimed passes, which map pages and fill caches.
+/// Number of untimed passes, which map pages and fill caches.
 constexpr int kPassWarmups = 2;
 constexpr int kPassSamples = 5;
 constexpr int kBucketWarmups = 2;
 constexpr int kBucketSamples = 10;
-/// One `flat` takes less time than ranks on shared cores wait for each other, so several run in a
-/// row, as in a program.
+/// Number of `flat` sums per sample. Several run in a row, as in a program, because one sum takes
+/// less time than the waits of ranks that share cores.
 constexpr int kGathersInARow = 8;
 constexpr std::size_t kGatherBytes = std::size_t{64} << 10;
-/// Size of the slots of buckets.
+/// Size of a slot in bytes.
 constexpr std::size_t kSlotBytes = std::size_t{512} << 10;
 
-/// The ranks of one node, measuring side by side. Each sample begins and ends with a round trip,
-/// both timed, so it covers all ranks, even if there are too few cores: a rank that gets its core
-/// late does not seem fast. Only zeros are written, so the arena stays as it was.
+/// Measures on all ranks of a node at the same time. The time of each sample includes a round trip
+/// at its begin and at its end, so it covers all ranks even if there are too few cores: a rank that
+/// gets its core late does not seem fast. Only zeros are written, so the arena does not change.
 class NodeProbe {
  public:
   NodeProbe(Transport& transport, const std::vector<int>& ranks, const ProbeLimits& limits,
@@ -73,14 +74,14 @@ class NodeProbe {
                 [&] { return *std::ranges::find_if_not(ranks_, has_come); });
   }
 
-  /// Begins a kind of samples.
+  /// Begins the time of the next kind of samples.
   void begin() { budget_.begin(parts_left_--); }
 
-  /// Whether there is time for another sample, by the decision of the node's first rank. True for
-  /// the first sample, number 0, and for the untimed ones before it.
+  /// Returns whether to take another sample, as the node's first rank decides by the time left.
+  /// True for the first sample, number 0, and for the untimed samples before it.
   bool go_on(int sample) { return sample <= 0 || ask_leader(budget_.affords()); }
 
-  /// The decision of the node's first rank, which passes `mine`.
+  /// Returns the value of `mine` on the node's first rank.
   bool ask_leader(bool mine) {
     const int leader = ranks_.front();
     asked_ += 2;
@@ -117,7 +118,7 @@ class NodeProbe {
     if (working_set > kWorkingSets.front() && !ask_leader(fits)) return;
     const Stopwatch first(clock_);
     transport_.commit(0, ranks * part);
-    const auto bytes = static_cast<double>(2 * ranks * ranks * part);  // Read and written.
+    const auto bytes = static_cast<double>(2 * ranks * ranks * part);  // read and written
     const std::size_t passes = std::max<std::size_t>(1, kBytesPerSample / working_set);
     for (int sample = -kPassWarmups; sample < kPassSamples && go_on(sample); ++sample) {
       const Stopwatch watch(clock_);
@@ -135,15 +136,15 @@ class NodeProbe {
     passed_ = working_set;
   }
 
-  /// Predicted time of a working set up to its first sample (fresh pages and two passes),
-  /// extrapolated from the last working set.
+  /// Returns the predicted time until the first sample of a working set (mapping pages and two
+  /// passes), extrapolated from the last working set.
   double least_us(std::size_t working_set) const {
     const double larger = static_cast<double>(working_set) / static_cast<double>(passed_);
     return larger * (fresh_us_ + kPassWarmups * kSlowerInALargerSet * pass_us_);
   }
 
-  /// Each rank copies its operand, and after a round trip sums all copies, as `flat` does. Two sets
-  /// of copies alternate, so that no rank overwrites a copy that others still read.
+  /// Each rank copies its operand and, after a round trip, sums all copies, as `flat` does. Two
+  /// sets of copies alternate, so that no rank overwrites a copy that other ranks still read.
   void measure_gathers() {
     begin();
     if (ranks_.size() < 2 || 4 * kGatherBytes > room_) return;
@@ -170,9 +171,9 @@ class NodeProbe {
            1.0);
   }
 
-  /// Times `work(slot, part)` several times. `slot` is the offset of one of two slots of this rank,
-  /// which alternate, `part` the bytes of one part. The slot and the tensor, which is at offset 0,
-  /// have one part for each rank.
+  /// Times `work(slot, part)` several times. `slot` is the offset of one of this rank's two slots,
+  /// which alternate; `part` is the size of one part in bytes. The slot, and the tensor at offset
+  /// 0, have one part for each rank.
   template <typename Work>
   void measure_buckets(std::vector<MemorySamples::Bucket>& samples, const Work& work) {
     const std::size_t ranks = ranks_.size();
@@ -192,8 +193,8 @@ class NodeProbe {
     }
   }
 
-  /// Copies the tensor through its slot, except for the part that this rank sums itself, as
-  /// `direct` does with tensors of the caller.
+  /// Sums tensors through slots, as `direct` does with tensors of the caller: only the part that
+  /// this rank sums is not copied.
   void measure_slots() {
     measure_buckets(samples_.slots, [this](std::size_t slot, std::size_t part) {
       copy_peers_parts(slot, 0, part, Stores::kCached);
@@ -205,8 +206,8 @@ class NodeProbe {
     });
   }
 
-  /// Copies the tensor to its slot, except for the part that this rank sums, as a reduce-scatter
-  /// does with tensors of the caller.
+  /// Sums one part per rank from slots, as a reduce-scatter does with tensors of the caller: the
+  /// part that this rank sums is not copied.
   void measure_packing(Stores stores, std::vector<MemorySamples::Bucket>& samples) {
     measure_buckets(samples, [this, stores](std::size_t slot, std::size_t part) {
       copy_peers_parts(slot, 0, part, stores);
@@ -217,8 +218,7 @@ class NodeProbe {
     });
   }
 
-  /// Finds the part that this rank sums at each rank: in the slots of the others, in its own
-  /// tensor.
+  /// Finds the part that this rank sums, in the slots of the other ranks and in its own tensor.
   void find_parts(std::size_t slot, std::size_t part) {
     outputs_.clear();
     for (int rank : ranks_) {
@@ -258,8 +258,8 @@ class NodeProbe {
   ProbeWait wait_;
   const std::size_t room_;
   std::uint64_t met_ = 0, asked_ = 0;
-  std::size_t passed_ = kWorkingSets.front();  // the last working set
-  /// Time of its first pass with fresh pages, and of a pass.
+  std::size_t passed_ = kWorkingSets.front();  // the last measured working set
+  /// Time of the first pass of that working set, which maps pages, and of a later pass.
   double fresh_us_ = 0, pass_us_ = 0;
   std::vector<void*> outputs_;
   std::vector<const void*> sources_;

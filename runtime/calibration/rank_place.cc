@@ -27,7 +27,7 @@ RankPlace place_of(const std::string& text) {
           .links = text.substr(first + 1, second - first - 1)};
 }
 
-/// Number of distinct cores of these ranks.
+/// Returns the number of distinct cores that these ranks may use, at least one.
 std::size_t cores_together(std::span<const RankPlace> places, const std::vector<int>& ranks) {
   std::set<int> cores;
   for (int rank : ranks) {

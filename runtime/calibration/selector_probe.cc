@@ -15,8 +15,9 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kCount = std::size_t{1} << 18;
-/// In training, a whole backward pass goes through the caches between two steps of a group. Here
-/// the steps of the other groups, 32 MiB together, take its place.
+/// Number of codecs measured in turn. In training, a whole backward pass replaces the caches'
+/// contents between two steps of a codec. Here the steps of the other codecs do, with 32 MiB in
+/// all.
 constexpr std::size_t kGroups = 8;
 constexpr double kFew = 0.01, kMany = 0.04;
 constexpr int kSelections = 4;  // the first one finds the threshold
@@ -34,8 +35,8 @@ std::vector<float> noise() {
   return values;
 }
 
-/// The median time of a step of a group on one rank, without communication: selection, encoding of
-/// its pairs as a payload, their sum as an owner, and the dense result.
+/// Returns the median time of a step of one codec on one rank, without communication: selection,
+/// encoding of the pairs as a payload, their sum as an owner, and the dense result.
 double step_us(double density, const std::vector<float>& gradient) {
   const ProcessGrid alone = ProcessGrid::with_node_sizes({1});
   const SparseOptions options{.tensors = {{.name = "probe", .count = kCount}}, .density = density};

@@ -15,11 +15,11 @@ namespace {
 
 constexpr std::size_t kSteps = 256;  // enough to make the fixed cost of a bucket negligible
 constexpr int kRuns = 32;
-/// Too few pages for a huge page.
+/// Pages read at once, too few for a huge page.
 constexpr std::size_t kReadPages = 16;
 constexpr std::size_t kSmallPageBytes = 4096;
 
-/// Copies of one cache line, each of which reads the result of the one before.
+/// A chain of copies of one cache line; each copy reads the result of the previous one.
 Schedule chain(int rank) {
   const BucketLayout layout;
   const std::size_t line = kWireAlignment / size_of(layout.dtype);

@@ -16,7 +16,7 @@
 
 namespace kolo {
 
-// How calls divide their buffers into parts. Errors: UsageError that names the operation.
+// Functions that divide buffers into parts. They throw UsageError, which names the operation.
 
 [[noreturn]] inline void refuse_call(std::string_view name, std::string_view what) {
   throw UsageError(name.empty() ? std::string(what) : fmt::format("'{}': {}", name, what));
@@ -41,7 +41,7 @@ class CallParts {
     return counts_.empty() ? each_ : counts_[static_cast<std::size_t>(rank)];
   }
   std::size_t sum() const { return before(static_cast<int>(ranks_)); }
-  /// The number of elements of all ranks before this one.
+  /// Returns the number of elements of all ranks before this one.
   std::size_t before(int rank) const {
     const auto ranks = static_cast<std::size_t>(rank);
     if (counts_.empty()) return each_ * ranks;
@@ -73,7 +73,7 @@ struct PairSums {
   }
 };
 
-/// The elements of one rank, if `count` elements are the equal parts of all ranks.
+/// Returns the number of elements of each rank's part if `count` elements have equal parts.
 inline std::size_t part_of_all(std::string_view name, std::size_t count, int world_size) {
   const auto ranks = static_cast<std::size_t>(world_size);
   if (count % ranks != 0) {
@@ -97,8 +97,8 @@ inline void check_buffer(std::string_view name, std::string_view what, const Con
   }
 }
 
-/// Checks that in place any two ranks exchange equally many elements both ways. `counts` are those
-/// of all pairs.
+/// Checks that any two ranks send each other equally many elements, as an all-to-all in place
+/// requires. `counts` has one count per pair of ranks.
 inline void check_exchange(std::string_view name, PartCounts counts, int world_size) {
   const auto ranks = static_cast<std::size_t>(world_size);
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -110,7 +110,7 @@ inline void check_exchange(std::string_view name, PartCounts counts, int world_s
   }
 }
 
-/// The root's part in its buffer of all parts, `before` elements after the beginning.
+/// Returns the address of the root's part in its buffer of all parts, after `before` elements.
 inline void* own_part(const void* all, std::size_t before, DType dtype) {
   if (all == nullptr) return nullptr;  // There are no elements.
   // An input is only read; a result is writable.

@@ -69,7 +69,7 @@ void NamedOpQueue::fail_all(const Error& error) noexcept {
 
 std::vector<std::byte> NamedOpQueue::terms() const { return to_bytes(terms_of(head())); }
 
-/// The later steps of a call follow when the call gets to them.
+/// A composite call itself submits its later steps, so steps need no stand-in.
 std::string_view NamedOpQueue::stand_in(std::uint64_t uses) {
   if (made_for_.space == NameSpace::kStep) return {};
   while (queue_.size() < uses) {

@@ -19,8 +19,8 @@ namespace kolo {
 
 class Operations;
 
-/// All uses of one operation name: queued in order, negotiated when the signature is new, and run
-/// one at a time in the bucket of the name.
+/// The queue of all uses of one operation name. A use with a new signature first needs an agreement
+/// of all ranks. Uses run one at a time, in order, in the bucket of the name.
 ///
 ///   unknown --propose--> proposed --accept--> agreed --arrive, start, run--> agreed
 ///      ^---- reject -------'                     '--- another signature at the head --> unknown
@@ -28,37 +28,37 @@ class Operations;
 /// Threads: the engine's.
 class NamedOpQueue final : public BucketOwner {
  public:
-  /// `all`, which outlives it, begins the next use when one is over.
+  /// `all` must outlive the queue; it begins the next use when one is over.
   explicit NamedOpQueue(Operations& all) : all_(all) {}
 
-  /// What the head of the queue needs next.
+  /// The next step for the operation at the head of the queue.
   enum class Need : std::uint8_t { kNothing, kProposal, kArrival };
 
   void push(std::shared_ptr<Operation> operation) { queue_.push_back(std::move(operation)); }
   Need need() const;
   const Operation& head() const { return *queue_.front(); }
 
-  /// No use is queued or in flight.
+  /// Returns true if no use is queued or in flight.
   bool is_idle() const { return queue_.empty() && !proposal_ && !arrived_; }
-  /// A held key does not begin its next use.
+  /// While `held` is true, the queue does not begin its next use.
   void hold(bool held) { is_held_ = held; }
 
   void proposed(const ProposalKey& key);
   const std::optional<ProposalKey>& proposal() const { return proposal_; }
-  /// The proposal was accepted: `bucket` is for the head's signature.
+  /// Records that all ranks accepted the proposal; `bucket` runs uses with the head's signature.
   void accepted(BucketId bucket, BufferBinding tensors);
-  /// The proposal was rejected: the head fails.
+  /// Fails the head with `error`, because its proposal was rejected.
   void rejected(const Error& error) noexcept;
-  /// Whether the bucket is in device memory, like the head's buffer.
+  /// Returns whether the bucket is in device memory, like the head's buffer.
   bool has_device_bucket() const {
     return head().memory == MemoryKind::kDevice && !tensors_.bounce_buffer();
   }
-  /// A proposal that perhaps not all ranks have made was rejected, here or elsewhere. Ranks that
-  /// have not made it get the error when they propose, which the next use does.
+  /// Marks the bucket as rejected, because a proposal of this name was rejected. The next use then
+  /// makes a proposal, so that ranks that have not yet proposed get the error, too.
   void give_up_bucket() { is_rejected_ = bucket_.has_value(); }
-  /// The head has arrived; its buffer is bound to the bucket until it finishes.
+  /// Binds the buffers of the operation at the head to the bucket until it finishes.
   void arrived();
-  /// Completes the head.
+  /// Completes the operation at the head.
   void complete_head() noexcept { take_head()->ticket->complete(); }
   /// Fails all uses.
   void fail_all(const Error& error) noexcept;
@@ -71,10 +71,10 @@ class NamedOpQueue final : public BucketOwner {
   void bucket_finished(std::size_t index) override;
   std::string_view stand_in(std::uint64_t uses) override;
   bool has_queued_uses() const override { return !queue_.empty(); }
-  /// The bucket is not used again; the head fails if it is in the bucket.
+  /// Stops using the bucket, and fails the operation at the head if it runs in the bucket.
   void bucket_rejected(const Error& error) override;
   std::vector<BucketId> buckets_rejected_with(BucketId id) const override { return {id}; }
-  /// Includes the threads whose use is queued behind the head.
+  /// Returns the number of threads that wait for any queued use, not only for the head.
   int waiters() const override;
   bool is_watched() const override;
   /// The terms of the head of the queue.
@@ -85,8 +85,8 @@ class NamedOpQueue final : public BucketOwner {
 
   Operations& all_;
   std::deque<std::shared_ptr<Operation>> queue_;
-  OperationTerms made_for_;              // of the bucket
-  std::optional<ProposalKey> proposal_;  // undecided
+  OperationTerms made_for_;              // terms of uses that the bucket can run
+  std::optional<ProposalKey> proposal_;  // null unless a proposal is undecided
   std::optional<BucketId> bucket_;
   BufferBinding tensors_;
   bool is_held_ = false;

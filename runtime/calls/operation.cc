@@ -13,10 +13,10 @@
 namespace kolo {
 namespace {
 
-/// Longer lists of parts, tensors or tables appear as a hash in texts.
+/// Most parts, tensors or tables that a text lists; it has a hash in place of a longer list.
 constexpr std::size_t kMostInText = 16;
 
-/// Scales that all ranks share: in a premultiplied sum each rank has its own `scales.before`.
+/// Returns the scales that are equal on all ranks; a premultiplied sum's `scales.before` is not.
 Scales common_scales(const Operation& operation) {
   Scales scales = operation.scales;
   if (operation.op == ReduceOp::kPremulSum) scales.before = 1;
@@ -34,7 +34,7 @@ std::vector<std::size_t> counts_of(const std::vector<TensorBuffers>& tensors) {
   return counts;
 }
 
-/// "float32 [10, 0] + [7, 7]".
+/// Formats tensors with uneven parts: "float32 [10, 0] + [7, 7]".
 std::string describe_uneven_tensors(const Operation& operation) {
   const std::vector<std::size_t>& counts = operation.counts;
   const std::size_t tensors = operation.tensors.size();
@@ -52,7 +52,7 @@ std::string describe_uneven_tensors(const Operation& operation) {
   return fmt::format("{} {}", dtype, fmt::join(each, " + "));
 }
 
-/// "float32 [10] + [20]", "float32 [10] + [20] each".
+/// Formats tensors: "float32 [10] + [20]", or "float32 [10] + [20] each" if they have parts.
 std::string describe_tensors(const Operation& operation) {
   if (!operation.counts.empty()) return describe_uneven_tensors(operation);
   const std::vector<std::size_t> counts = counts_of(operation.tensors);
@@ -70,7 +70,7 @@ std::string_view name_of(RowForm form) {
   return kNames[static_cast<std::size_t>(form)];
 }
 
-/// "float32 [10, 4] + [20, 8] on device"; all have one dtype and are in memory of one kind.
+/// Formats tables of one dtype in memory of one kind: "float32 [10, 4] + [20, 8] on device".
 std::string describe(const std::vector<RowTable>& tables) {
   const std::string_view dtype = tables.empty() ? "" : to_string(tables.front().dtype);
   std::vector<std::string> shapes;

@@ -19,7 +19,7 @@ void require(bool condition, std::string_view name, std::string_view what) {
   if (!condition) refuse_call(name, what);
 }
 
-/// Errors: UsageError for buffers in memory that collectives do not take.
+/// Throws UsageError for pinned memory.
 void check_kind(std::string_view name, MemoryKind memory) {
   require(memory != MemoryKind::kPinned, name, "pinned memory is host memory; call it that");
 }
@@ -30,7 +30,8 @@ struct Place {
   MemoryKind memory = MemoryKind::kHost;
 };
 
-/// The place shared by all buffers. Buffers that are default-constructed do not count.
+/// Returns the dtype and memory kind of all buffers except default-constructed ones. Throws
+/// UsageError if they differ.
 Place common_place(std::string_view name, const Tensors& tensors) {
   std::optional<Place> common;
   const auto join = [&](const ConstBuffer& buffer) {
@@ -72,7 +73,7 @@ void check_apart(OperationKind kind, std::string_view name, std::vector<UsedMemo
   }
 }
 
-/// How an operation uses the buffers of a tensor at this rank.
+/// The use of a tensor's buffers by an operation on this rank.
 struct Uses {
   bool takes_all = false;  ///< The input has a part for each rank.
   bool gives_all = false;  ///< The result has a part for each rank.
@@ -95,7 +96,7 @@ Uses uses_of(OperationKind kind, bool is_root, bool in_place) {
           .one_is_input = up_to_root && from_root == is_root};
 }
 
-/// The tensor without the buffers that the rank does not use.
+/// Returns `tensor` without the buffers that the rank does not use.
 Tensor used_of(Tensor tensor, const Uses& uses) {
   if (tensor.is_in_place && uses.is_up_to_root) {
     tensor.is_in_place = false;
@@ -120,7 +121,7 @@ struct CalledTensor {
     const auto is_absent = [](const auto& buffer) {
       return buffer.data == nullptr && buffer.count == 0;
     };
-    // The part of a root with a single buffer lies in that buffer.
+    // The part of a root with a single buffer is in that buffer.
     const bool is_root = uses.has_input && uses.has_result;
     const bool finds_input =
         uses.is_up_to_root && uses.gives_all && is_root && is_absent(used.input);
@@ -163,7 +164,7 @@ struct CalledTensor {
   }
 };
 
-/// The dtype to send, if it differs from that of the elements.
+/// Returns the wire dtype if it differs from the dtype of the elements, else nothing.
 std::optional<DType> wire_of(std::string_view name, const Reduction& reduction, DType dtype,
                              MemoryKind memory) {
   if (!reduction.wire_dtype || *reduction.wire_dtype == dtype) return std::nullopt;
@@ -192,7 +193,7 @@ void append_counts(Operation& operation, const CalledTensor& tensor, std::size_t
   counts.insert(counts.end(), given.begin(), given.end());
 }
 
-/// Tensor `i` of a call. Where there are several, an error says which one is wrong.
+/// Checks tensor `i` of a call and returns it. If there are several, an error names the wrong one.
 CalledTensor called(OperationKind kind, std::string_view name, const Tensors& tensors,
                     std::size_t i, const Uses& uses, int rank, int world_size) {
   try {

@@ -15,7 +15,7 @@ namespace kolo {
 /// A pool of finished operations, so that a blocking call allocates nothing. Threads: any.
 class OperationPool {
  public:
-  /// An operation with default values in all other fields.
+  /// Returns an operation of this kind and name, with defaults in all other fields.
   std::shared_ptr<Operation> take(OperationKind kind, std::string_view name) {
     std::shared_ptr<Operation> operation = take_unused();
     if (!operation) operation = std::make_shared<Operation>();
@@ -24,7 +24,8 @@ class OperationPool {
     return operation;
   }
 
-  /// Precondition: its ticket is done, and every other reference will only be dropped.
+  /// Takes a finished operation back. Precondition: its ticket is done, and no other object uses
+  /// it.
   void give_back(std::shared_ptr<Operation> operation) {
     operation->ticket->reset();
     operation->dtype = DType::kFloat32;
@@ -45,10 +46,10 @@ class OperationPool {
   }
 
  private:
-  /// The number of threads that are likely to call at the same time.
+  /// Most unused operations in the pool: as many as threads are likely to call at the same time.
   static constexpr std::size_t kMost = 16;
 
-  /// Null if the pool has no unused operation.
+  /// Returns null if the pool has no unused operation.
   std::shared_ptr<Operation> take_unused() {
     const SpinGuard lock(lock_);
     if (unused_.empty()) return nullptr;
@@ -61,11 +62,11 @@ class OperationPool {
   std::vector<std::shared_ptr<Operation>> unused_ KOLO_GUARDED_BY(lock_);
 };
 
-/// Makes operations from the calls of users' threads, and checks the arguments. The contracts are
-/// those of `Group`. Threads: any. Errors: UsageError.
+/// Makes operations from the calls of users' threads, and checks the arguments. `Group` documents
+/// the contracts. Threads: any. Errors: UsageError.
 class OperationCalls {
  public:
-  /// `pool` outlives it.
+  /// `pool` must outlive this object.
   OperationCalls(OperationPool& pool, int rank, int world_size)
       : pool_(pool), rank_(rank), world_size_(world_size) {}
 
@@ -73,11 +74,10 @@ class OperationCalls {
 
   int rank() const { return rank_; }
 
-  /// The operation of this kind on these tensors. `root` and `reduction` are ignored if it has
-  /// none.
+  /// Returns an operation of this kind. Kinds without root or reduction ignore that argument.
   New make(OperationKind kind, std::string_view name, const Tensors& tensors, int root = 0,
            const Reduction& reduction = ReduceOp::kSum) const;
-  /// `kind` is kBarrier or kClose.
+  /// Returns an operation without tensors; `kind` is kBarrier or kClose.
   New plain(OperationKind kind) const;
 
  private:

@@ -29,11 +29,11 @@ TensorBuffers tensor_of(const Operation& operation, std::size_t index) {
   return buffers;
 }
 
-/// Device copies are fastest between multiples of this.
+/// Alignment of buffers in a bounce buffer, in bytes, for fast device copies.
 constexpr std::size_t kBounceAlignment = 256;
 
-/// Whether contributions are multiplied as they are packed; the same on all ranks. That is
-/// necessary where no step combines elements and could scale the result.
+/// Returns whether the packer scales contributions; equal on all ranks. With one rank it also
+/// applies the scale of the result, because no step combines elements and could do so.
 bool scales_contributions(const Operation& operation, int world_size) {
   return operation.op == ReduceOp::kPremulSum || operation.scales.before != 1 ||
          (world_size == 1 && operation.scales.after != 1);
@@ -45,21 +45,20 @@ bool is_scaled(const Operation& operation) {
   return operation.op == ReduceOp::kPremulSum || operation.scales != Scales();
 }
 
-/// Whether the device's library supports the operation; the same on all ranks. Its collectives
-/// combine numbers.
+/// Returns whether native collectives, which combine only numbers, support the operation.
 bool suits_native(const Operation& operation) {
   return !reduces(operation.kind) || is_number_op(carried(operation.op, operation.dtype));
 }
 
-/// Whether a collective of that library needs packing: packing and unpacking scale the elements,
-/// and join several tensors to one.
+/// Returns whether a native collective needs packing, which scales elements and joins tensors.
 bool is_packed_for_native(const Operation& operation) {
   return is_scaled(operation) ||
          (operation.kind == OperationKind::kAllReduce && is_several(operation));
 }
 
-/// The bucket of an operation on tensors in device memory: its memory, and whether it is packed.
-/// `spec` is that of the tensors, `layout` that of a bucket in host memory. The same on all ranks.
+/// Chooses the bucket of an operation on device memory by predicted time: in device memory, packed
+/// or not, or in host memory with the layout `layout`. `spec` has separate parts for each tensor.
+/// The choice is equal on all ranks.
 BucketLayout on_device(const Operation& operation, const CollectiveSpec& spec,
                        const BucketLayout& layout, const PlanContext& context) {
   check(context.copies != nullptr,
@@ -75,7 +74,7 @@ BucketLayout on_device(const Operation& operation, const CollectiveSpec& spec,
   if (is_packed || is_all_reduce) {
     BucketLayout packed = device;
     packed.placement = Placement::kStaged;
-    packed.out_of_place = false;  // The packer does that.
+    packed.out_of_place = false;  // The packer reads inputs, writes results.
     if (is_all_reduce) {
       const std::size_t unit = device_padding(context.grid, packed.dtype);
       packed.count = (packed.count + unit - 1) / unit * unit;
@@ -95,8 +94,8 @@ BucketLayout layout_of(const Operation& operation, const CollectiveSpec& spec,
                        const PlanContext& context) {
   const ProcessGrid& grid = context.grid;
   const DType dtype = operation.dtype;
-  // If tensors are read and written directly, an algorithm treats contributions and results as
-  // separate buffers if the bucket is out of place, even if they are the same tensors.
+  // In an out-of-place bucket, an algorithm that reads and writes tensors directly treats
+  // contributions and results as separate buffers, even if they are the same tensors.
   const BucketLayout layout{.count = spec.count(),
                             .dtype = StorageType::of(dtype).dtype,
                             .op = carried(operation.op, dtype),
@@ -113,7 +112,7 @@ BucketLayout layout_of(const Operation& operation, const CollectiveSpec& spec,
   return is_on_device ? on_device(operation, spec, layout, context) : layout;
 }
 
-/// bfloat16 needs no exponents, and so no state that outlives the bucket.
+/// Makes a packer for a bfloat16 wire. Its state has no exponents to keep longer than the bucket.
 std::shared_ptr<WirePacker> make_wire_packer(const BucketLayout& layout,
                                              const std::vector<Segment>& segments, int ranks,
                                              std::string name) {
@@ -145,8 +144,7 @@ BufferBinding::BufferBinding(const Operation& operation, const CollectiveSpec& s
   }
 }
 
-/// Appends the place of `tensor`'s elements of `part`; `ends` are the ends of the tensors' earlier
-/// elements.
+/// Appends the place of `tensor`'s elements of `part`. `ends` has the end of each tensor so far.
 void BufferBinding::append_place(const Operation& operation, std::size_t tensor,
                                  const CollectiveSpec::Part& part, int rank,
                                  std::vector<Place>& ends) {
@@ -193,7 +191,7 @@ void BufferBinding::append(std::vector<BounceBuffer::Copy>& runs, const BounceBu
   runs.push_back(run);
 }
 
-// Each buffer of each tensor has a range of its own size:
+// A bounce buffer has one range for each buffer of each tensor:
 //
 //   result of tensor 0 | input of tensor 0 | result of tensor 1 | ...
 void BufferBinding::bounce_in(CopyStreams& streams) {

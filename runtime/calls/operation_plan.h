@@ -15,38 +15,38 @@
 
 namespace kolo {
 
-/// The buffers of an operation, which may differ at each use, or a bounce buffer of them in pinned
-/// memory. Threads: the engine's.
+/// Binds a bucket to the buffers of each use of an operation, directly or through a bounce buffer
+/// in pinned memory. Threads: the engine's.
 class BufferBinding {
  public:
   BufferBinding() = default;
-  /// The buffers hold, part by part, what `rank` contributes and receives; if the spec is grouped,
-  /// the buffers of each tensor do. `spec` is the operation's, merged or not.
+  /// `spec` is the spec of `operation`, merged or with separate parts for each tensor. The buffers
+  /// of a tensor hold, in order, the parts of it that `rank` contributes and receives.
   BufferBinding(const Operation& operation, const CollectiveSpec& spec, int rank);
 
-  /// For buffers in device memory with a bucket in host memory: moves the segments to a bounce
-  /// buffer. Errors: KoloError(kResources).
+  /// Moves the segments to a bounce buffer, for buffers in device memory with a bucket in host
+  /// memory. Errors: KoloError(kResources).
   void bounce_in(CopyStreams& streams);
-  /// Null without a bounce buffer.
+  /// Returns the bounce buffer; null if there is none.
   const std::shared_ptr<BounceBuffer>& bounce_buffer() const { return bounce_buffer_; }
 
-  /// For the packer: offsets in the bucket, and addresses in the buffers of the first use.
+  /// Returns the segments for the packer, with the addresses of the first use.
   const std::vector<Segment>& segments() const { return segments_; }
-  /// Sets the packer, which was made for these segments.
+  /// Sets the packer, which must have been made for `segments()`.
   void set_packer(std::shared_ptr<Rebindable> packer) { packer_ = std::move(packer); }
-  /// Sets the factor of the packer: the scale of each use, times `factor`.
+  /// Sets the function by which `bind` sets the packer's factor: the use's scale times `factor`.
   using SetScale = std::function<void(double)>;
   void set_scaling(SetScale scaling, double factor) {
     set_scale_ = std::move(scaling);
     factor_ = factor;
   }
 
-  /// Binds the buffers of a use, before any peer begins it. Starts to fill the bounce buffer, or
-  /// copies contributions that results would overwrite.
+  /// Binds the buffers of a use; called before this rank's arrival. Starts to fill the bounce
+  /// buffer, or copies contributions that results would overwrite.
   void bind(const Operation& operation);
 
  private:
-  /// Offsets in bytes in the result and in the contribution of a tensor.
+  /// Position of a segment in the buffers of its tensor. Offsets are bytes.
   struct Place {
     std::size_t tensor = 0;
     std::optional<std::size_t> result = {}, input = {};
@@ -70,7 +70,7 @@ class BufferBinding {
   std::size_t copied_bytes_ = 0;
   AlignedMemory copies_;  // null until it is needed
   std::shared_ptr<BounceBuffer> bounce_buffer_;
-  std::vector<BounceBuffer::Copy> down_, up_;  // of the current use
+  std::vector<BounceBuffer::Copy> down_, up_;  // copies of the current use
 };
 
 /// Schedule and buffers of the bucket for one named operation.
@@ -79,11 +79,11 @@ struct PlannedOperation {
   BufferBinding tensors;
 };
 
-/// Whether the operation's buffers at this rank begin in memory that peers can access.
+/// Returns whether the operation's buffers at this rank begin in memory that peers can access.
 bool is_in_arena(const Operation& operation, std::span<const std::byte> shared);
 
-/// Plans an agreed operation, except kClose. `in_arenas`: see BucketLayout. Errors: as
-/// `plan_gradients`.
+/// Plans an operation of any kind but kClose, on which all ranks have agreed. See `BucketLayout`
+/// for `in_arenas`. Errors: as `plan_gradients`.
 PlannedOperation plan_operation(const Operation& operation, bool in_arenas,
                                 const PlanContext& context);
 

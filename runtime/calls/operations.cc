@@ -17,7 +17,7 @@
 namespace kolo {
 namespace {
 
-/// Gradient sets have a separate namespace, too.
+/// Adds a prefix, so that names of users, of the library and of gradient sets differ.
 std::string queue_name(const std::string& name, NameSpace space) {
   return (space == NameSpace::kUser ? "operation " : "runtime ") + name;
 }
@@ -32,8 +32,8 @@ std::string queue_name(const Operation& operation) {
   return queue_name(operation.name, operation.space);
 }
 
-/// The hash by which pending operations are compared: all ranks use a name in one order, and in a
-/// group that keeps one order, all operations.
+/// Returns the hash by which pending operations are compared: of the position in a group that keeps
+/// one order, of the name otherwise.
 std::uint64_t sequence_hash(const Operation& operation) {
   if (operation.place == 0) return name_hash(queue_name(operation));
   constexpr std::uint64_t kSeed = 1;  // distinct from the hashes of names
@@ -103,7 +103,7 @@ bool Operations::accept(const Frame& decision) {
 
 bool Operations::reject(const ProposalKey& rejected, const Error& error) {
   if (retirements_.contains(rejected)) {
-    coordinator_.fail(error);  // No peer of this version does it: votes are answered at once.
+    coordinator_.fail(error);  // Peers of this version never reject a vote.
     return true;
   }
   if (is_bucket_hash(rejected.hash)) return false;
@@ -131,8 +131,8 @@ NamedOpQueue* Operations::find(std::uint64_t hash) {
 
 void Operations::plan(NamedOpQueue& queue, bool in_arenas) {
   const Operation& head = queue.head();
-  // Before they propose a new signature, all ranks have finished every use of the former one, or
-  // abandoned one that was rejected.
+  // No rank still uses the former bucket: before a rank proposes a new signature, it has finished
+  // or abandoned all uses of the former one.
   BucketTable& buckets = context_.buckets;
   const Name name{.text = head.name, .space = head.space};
   std::erase(by_age_, name);
@@ -162,7 +162,7 @@ bool Operations::is_idle() const {
 }
 
 std::string_view Operations::stand_in(const OperationTerms& terms) {
-  if (terms.space == NameSpace::kStep) return {};  // Its call reaches it on this rank, too.
+  if (terms.space == NameSpace::kStep) return {};  // This rank's composite call submits it.
   const std::string_view obstacle = obstacle_to(terms.shape, context_.transport.rank());
   if (!obstacle.empty()) return obstacle;
   const bool is_on_device = uses_device(terms.shape);
@@ -177,7 +177,7 @@ std::string_view Operations::stand_in(const OperationTerms& terms) {
   return {};
 }
 
-/// The part of a rank without rows in a row-sparse all-reduce.
+/// Makes the row-sparse all-reduce of a rank without rows.
 std::shared_ptr<CompositeOp> Operations::without_rows(const OperationTerms& terms) const {
   const PlanInputs inputs{.rank = context_.transport.rank(),
                           .grid = context_.grid,
@@ -192,7 +192,7 @@ std::shared_ptr<CompositeOp> Operations::without_rows(const OperationTerms& term
                                         RowDevice{.device = device});
 }
 
-// --- Names that go ------------------------------------------------------------------------------
+// --- Retirement of names -------------------------------------------------------------------------
 
 void Operations::vote_on_oldest() {
   if (!context_.buckets.is_crowded()) return;
@@ -206,7 +206,7 @@ void Operations::vote_on_oldest() {
   NamedOpQueue& oldest = queues(name.space).at(name.text);
   const BucketTable::State& state = context_.buckets[*oldest.bucket()].state;
   const std::uint64_t uses = state.rejected ? *state.rejected + 1 : state.iteration;
-  // Numbers are reused, so that the coordinator keeps few names of votes.
+  // Vote numbers are reused, so that the coordinator keeps few names.
   std::size_t number = 0;
   while (std::ranges::any_of(retirements_,
                              [&](const auto& vote) { return vote.second.number == number; })) {
@@ -233,7 +233,7 @@ void Operations::retire(const Name& name, const Frame& decision) {
     } else {
       advance(queue);
     }
-    return vote_on_oldest();  // Earlier votes may have found some names in use.
+    return vote_on_oldest();  // Earlier votes may have retired fewer names than were added.
   }
   advance(queue);
 }
@@ -268,7 +268,7 @@ bool CompositeOps::awaits_device() const {
                              [](const UnderWay& each) { return each.call && each.stage.empty(); });
 }
 
-/// A sequence whose first operation failed may be over already.
+/// Returns whether the last stage or, after all stages, the device work of a call is over.
 bool CompositeOps::is_due(const UnderWay& each) {
   if (!each.call) return false;
   if (each.stage.empty()) return each.call->is_settled();
@@ -276,7 +276,8 @@ bool CompositeOps::is_due(const UnderWay& each) {
                              [](const auto& operation) { return operation->ticket->done(); });
 }
 
-/// Errors of an operation, which all ranks get, are errors of the call.
+/// Begins the next stage of a call or completes the call. An error of an operation, which all ranks
+/// get, fails the call.
 void CompositeOps::go_on(UnderWay& each) {
   if (each.stage.empty()) return std::exchange(each.call, nullptr)->complete();
   try {

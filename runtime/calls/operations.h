@@ -22,41 +22,41 @@
 
 namespace kolo {
 
-/// A call that consists of several operations, some of which depend on the results of earlier ones.
-/// Its own ticket is for calls that run in the background.
+/// A call that runs several operations in stages, each of which may depend on results of earlier
+/// stages. The object is the ticket of the whole call.
 ///
-/// Threads: one at a time: the thread of a blocking call, or the engine's.
+/// Threads: one at a time: the caller's until the call is submitted, then the engine's.
 class CompositeOp : public TicketState {
  public:
   /// Operations that run at the same time.
   using Stage = std::vector<std::shared_ptr<Operation>>;
 
-  /// Processes the results of the last stage and returns the next one; an empty one if only work of
-  /// a device is left. Precondition: the last stage has completed without an error.
+  /// Processes the results of the last stage and returns the next stage, or an empty stage if only
+  /// device work is left. Precondition: the last stage has completed without an error.
   virtual Stage next() = 0;
-  /// Whether the work of the device is done, which ends the call. Precondition: `next` has returned
-  /// an empty stage.
+  /// Returns whether the device work is done; the call is then over. Precondition: `next` has
+  /// returned an empty stage.
   virtual bool is_settled() const { return true; }
 };
 
 /// The single operations of a job, by name. Agrees with other ranks on each new signature, plans a
 /// bucket for it, and runs the uses of a name one after another.
 ///
-/// A program may invent names without end. When little space is left, all ranks vote at each
-/// agreement on a new name whether to retire the oldest one: it is retired if it is idle everywhere
-/// after equally many uses. Until the vote is decided, which takes one round, no rank begins it.
-/// Each of several new names starts a vote, so that no more names are added than retired.
+/// A program may use any number of names. When the bucket table is crowded, each new name starts a
+/// vote of all ranks on the oldest name, so that as many names are retired as are added. The oldest
+/// name is retired if it is idle on all ranks after equally many uses. No rank begins a use of that
+/// name until the vote is decided, which takes one round.
 ///
-/// In a group that keeps one order, the ranks disagree if their n-th operations differ, as they do
-/// about uses of one name: the number takes the place of the name when pending operations are
-/// compared. They are compared only when they make no progress, so progress costs nothing more.
+/// In a group that keeps one order, pending operations are compared by position instead of by name:
+/// if the n-th operations of two ranks differ, they fail as a mismatch. Operations are compared
+/// only when they make no progress, so the check costs nothing otherwise.
 ///
-/// Threads: the engine's. Errors: errors of planning that may be this rank's alone.
+/// Threads: the engine's. Errors: errors of planning, which other ranks may not have.
 class Operations {
  public:
   using BeginCall = std::function<void(std::shared_ptr<CompositeOp> call)>;
 
-  /// All arguments outlive it. `begin_call` begins a call that consists of several operations.
+  /// All arguments must outlive this object. `begin_call` begins a composite call.
   Operations(Coordinator& coordinator, const PlanContext& context, BucketRunner& runner,
              Activity& activity, BeginCall begin_call)
       : coordinator_(coordinator),
@@ -70,25 +70,25 @@ class Operations {
   void keep_order() { keeps_order_.store(true, std::memory_order_relaxed); }
   bool keeps_order() const { return keeps_order_.load(std::memory_order_relaxed); }
 
-  /// Handles a decision. Returns false if it does not concern operations.
+  /// Handle a decision of all ranks. Return false if the decision concerns no operation.
   bool accept(const Frame& decision);
   bool reject(const ProposalKey& key, const Error& error);
 
-  /// No use is queued or in flight.
+  /// Returns true if no operation is queued or in flight.
   bool is_idle() const;
-  /// As `is_idle()`, for the name with this hash.
+  /// Works like `is_idle()`, for the name with this hash.
   bool is_idle(std::uint64_t hash) {
     const NamedOpQueue* const queue = find(hash);
     return queue == nullptr || queue->is_idle();
   }
-  /// This rank has joined, and takes part in the next use of a name with these terms. Returns the
-  /// obstacle if it cannot; empty otherwise.
+  /// Makes this joined rank run the next operation of the name in `terms` without data. Returns the
+  /// reason if that is impossible, else an empty text.
   std::string_view stand_in(const OperationTerms& terms);
 
-  /// The job has failed, and with it every operation.
+  /// Fails every operation, because the job has failed.
   void fail_all(const Error& error) noexcept;
 
-  /// Does what the head of the queue needs.
+  /// Proposes or starts the head of the queue, as `need()` says.
   void advance(NamedOpQueue& queue);
 
  private:
@@ -98,7 +98,8 @@ class Operations {
     NameSpace space = NameSpace::kUser;
     friend bool operator==(const Name&, const Name&) = default;
   };
-  /// A vote on whether to retire this name, which is held meanwhile. Several votes may be open.
+  /// An undecided vote on whether to retire `name`, whose queue is held until the decision. Several
+  /// votes may be undecided at once.
   struct Retirement {
     std::size_t number;
     Name name;
@@ -109,7 +110,7 @@ class Operations {
 
   Queues& queues(NameSpace space) { return space == NameSpace::kUser ? queues_ : own_; }
   NamedOpQueue& queue_of(const Operation& operation);
-  /// The queue of the name with this hash; null if there is none.
+  /// Returns the queue of the name with this hash; null if there is none.
   NamedOpQueue* find(std::uint64_t hash);
   std::shared_ptr<CompositeOp> without_rows(const OperationTerms& terms) const;
   void plan(NamedOpQueue& queue, bool in_arenas);
@@ -122,32 +123,32 @@ class Operations {
   Activity& activity_;
   const BeginCall begin_call_;
   Queues queues_;
-  Queues own_;  // with names of the library
+  Queues own_;  // queues of names of the library
   std::map<ProposalKey, NamedOpQueue*> proposed_;
   std::deque<Name> by_age_;                        // names with a bucket, oldest agreement first
   std::map<ProposalKey, Retirement> retirements_;  // undecided votes
-  Nobody nobody_;                                  // waits for a retirement
-  /// Once another rank's operation in device memory needs it.
+  Nobody nobody_;                                  // for votes: no thread waits for them
+  /// Null until this joined rank runs an operation in device memory.
   std::optional<StandInMemory> stand_in_memory_;
   std::atomic<bool> keeps_order_{false};
-  std::uint64_t places_ = 0;  // numbers given so far in a group that keeps one order
+  std::uint64_t places_ = 0;  // operations so far in a group that keeps one order
 };
 
 /// The composite calls of one engine that run in the background.
 ///
-/// Threads: the engine's. Errors: those of `CompositeOp::next`, which may be this rank's alone.
+/// Threads: the engine's. Errors: errors of `CompositeOp::next`, which other ranks may not have.
 class CompositeOps {
  public:
-  /// `operations` outlives it.
+  /// `operations` must outlive this object.
   explicit CompositeOps(Operations& operations) : operations_(operations) {}
 
   void submit(std::shared_ptr<CompositeOp> call);
   bool is_idle() const { return under_way_.empty(); }
-  /// Whether a call waits for a device, which must then be polled.
+  /// Returns whether a call waits for a device, which must then be polled.
   bool awaits_device() const;
   /// Continues the calls whose last stage is over. Returns whether there was any.
   bool poll();
-  /// The job has failed.
+  /// Fails all calls, because the job has failed.
   void fail_all(const Error& error) noexcept;
 
  private:

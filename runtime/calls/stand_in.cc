@@ -13,7 +13,7 @@
 namespace kolo {
 namespace {
 
-/// A multiple of the size of every dtype.
+/// Size of a fill pattern in bytes, a multiple of the size of every dtype.
 constexpr std::size_t kPatternBytes = std::size_t{1} << 20;
 
 constexpr NameSpace kAllSpaces[] = {NameSpace::kUser, NameSpace::kStep, NameSpace::kRuntime};
@@ -26,7 +26,7 @@ struct StandIn : Operation {
   std::shared_ptr<StandInMemory::Block> result_block, input_block;
 };
 
-/// The memory of both buffers for all tensors; an input only out of place.
+/// Memory for the results and for the inputs of all tensors; `input` is null in place.
 struct WholeBuffers {
   std::byte* result = nullptr;
   std::byte* input = nullptr;
@@ -44,7 +44,7 @@ WholeBuffers give_host_memory(StandIn& part, std::size_t bytes, std::size_t coun
   return buffers;
 }
 
-/// As `give_host_memory`, in device memory; `ready` is the event after the fill.
+/// Works like `give_host_memory`, in device memory; `ready` is the event after the fill.
 WholeBuffers give_device_memory(StandIn& part, StandInMemory& memory, std::size_t bytes,
                                 std::size_t count, DType dtype, ReduceOp op) {
   part.result_block = memory.take(bytes);
@@ -70,7 +70,7 @@ void share_out(const WholeBuffers& buffers, Operation& operation, std::size_t pa
   }
 }
 
-/// Whether scaling would change the identity of the reduction.
+/// Returns whether scaling would change the identity of the reduction.
 bool scale_spoils(const OperationShape& shape) {
   const double before = shape.scales.before;
   const Identity identity = traits_of(shape.op).identity;

@@ -20,7 +20,7 @@ namespace kolo {
 /// Threads: the engine's.
 class StandInMemory {
  public:
-  /// The memory of one operation, until it drops it.
+  /// Memory of one operation; it is reused once the operation drops its pointer.
   class Block {
    public:
     Block(Device& device, std::size_t bytes);
@@ -28,9 +28,9 @@ class StandInMemory {
     std::byte* data() const { return memory_.data(); }
     std::size_t bytes() const { return memory_.bytes(); }
 
-    /// Enqueues writing `count` elements that do not change a result of `op`. See fill_identity.
+    /// Enqueues `fill_identity` of `count` elements on `up`: they do not change a result of `op`.
     void fill(Stream& up, std::size_t count, DType dtype, ReduceOp op);
-    /// Event after the fills.
+    /// Returns the event after the fills.
     const Event& filled() const { return *filled_; }
 
    private:
@@ -39,7 +39,7 @@ class StandInMemory {
     std::unique_ptr<Event> filled_;
   };
 
-  /// `copies` outlives it.
+  /// `copies` must outlive this object.
   explicit StandInMemory(CopyStreams& copies) : copies_(copies) {}
 
   CopyStreams& copies() { return copies_; }
@@ -51,7 +51,7 @@ class StandInMemory {
   std::vector<std::shared_ptr<Block>> blocks_;
 };
 
-/// What a joined rank must know to take part in an operation of other ranks.
+/// Description of another rank's operation, from which a joined rank makes its own operation.
 struct OperationTerms {
   std::string name;
   NameSpace space = NameSpace::kUser;
@@ -60,15 +60,16 @@ struct OperationTerms {
 
 /// Terms as bytes for other ranks.
 std::vector<std::byte> to_bytes(const OperationTerms& terms);
-/// The inverse of `to_bytes`. Empty if the bytes are malformed.
+/// Reads terms from the bytes that `to_bytes` made. Returns nothing if they are malformed.
 std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> bytes);
 
-/// Why `rank`, which has no data, cannot take part in such an operation; empty if it can.
+/// Returns why `rank`, which has joined, cannot run such an operation without data; empty if it
+/// can.
 std::string_view obstacle_to(const OperationShape& shape, int rank);
 
-/// The operation of a rank without data, with its own buffers: it contributes elements that do not
-/// change the result, and discards what it receives. Precondition: there is no obstacle, and the
-/// terms are of a single operation; for device memory `memory` is not null. Errors:
+/// Makes the operation of a rank that has joined. It owns its buffers, contributes elements that do
+/// not change the result, and discards the result. Precondition: `obstacle_to` is empty,
+/// `terms.shape.rows` is empty, and for device memory `memory` is not null. Errors:
 /// KoloError(kResources).
 std::shared_ptr<Operation> make_stand_in(const OperationTerms& terms, int world_size,
                                          StandInMemory* memory = nullptr);

@@ -33,11 +33,11 @@ void Closing::decline_invitations() {
     const ProposalKey& key = invitation.key;
     const bool is_bucket = is_bucket_hash(key.hash);
     const std::uint64_t uses = is_bucket ? runner_.uses_until(key) : 0;
-    // A use that has ended here may come later on the other ranks.
+    // Other ranks may still invite this rank to a use that has finished here.
     if (is_bucket ? uses == 0 : coordinator_.is_decided(key)) return true;
     if (comes_to(key)) return false;
     const std::string_view text = is_bucket ? runner_.text_of(key) : invitation.text;
-    // Others may be past the first use that this rank will not begin.
+    // The other ranks may already be past the first use that this rank will not begin.
     const ProposalKey first{key.hash, is_bucket ? key.round + 1 - uses : key.round};
     coordinator_.decline(
         first, {.code = ErrorCode::kMismatch,
@@ -49,7 +49,7 @@ void Closing::decline_invitations() {
   });
 }
 
-/// Whether this rank takes part. It may have begun earlier uses of the same name, which come first.
+/// Returns whether this rank has begun the operation, or earlier uses of its name.
 bool Closing::comes_to(const ProposalKey& key) {
   if (coordinator_.is_pending(key.hash)) return true;
   return is_bucket_hash(key.hash) ? runner_.is_in_use(key) : !operations_.is_idle(key.hash);
@@ -62,7 +62,7 @@ bool Closing::accept(const Frame& decision) {
   return true;
 }
 
-/// A rank that has told the others may not have proposed the end yet.
+/// The end may be rejected before this rank has proposed it; `kTold` is enough.
 bool Closing::reject(const ProposalKey& key, const Error& error) {
   if (stage_ < Stage::kTold || !Coordinator::is_close(key)) return false;
   stage_ = Stage::kOpen;

@@ -12,21 +12,21 @@
 
 namespace kolo {
 
-/// One rank's part in the end of a job or a group. After the first `submit` this rank begins
-/// nothing more, and the operations that it has begun end first, with or without an error:
+/// Ends a job or a group on one rank. After the first `submit` this rank begins no operation, and
+/// its operations in flight end first, with or without an error:
 ///
-///   open ──submit──► begun ──tell──► told ──all of its own is over, propose──► all agree ──►
+///   open ──submit──► begun ──tell──► told ──its operations have ended, propose──► all agree ──►
 ///   closed
 ///
-/// Operations that other ranks begin or have begun, and that this rank does not take part in, fail
-/// at once on all ranks. So no rank waits for a rank that waits for the end.
+/// If other ranks begin an operation that this rank has not begun, the operation fails at once on
+/// all ranks. So no rank waits for a rank that waits for the end.
 ///
 /// Threads: the engine's.
 class Closing final : public Waitable {
  public:
   enum class Stage : std::uint8_t { kOpen, kBegun, kTold, kProposed, kClosed };
 
-  /// All arguments outlive it.
+  /// All arguments must outlive this object.
   Closing(Coordinator& coordinator, BucketRunner& runner, Operations& operations, int rank)
       : coordinator_(coordinator), runner_(runner), operations_(operations), rank_(rank) {}
 
@@ -37,19 +37,19 @@ class Closing final : public Waitable {
   bool has_begun() const { return stage_ != Stage::kOpen; }
   bool has_proposed() const { return stage_ >= Stage::kProposed; }
 
-  /// Tells the other ranks. Precondition: the stage is kBegun.
+  /// Tells the other ranks that this rank begins nothing more. Precondition: the stage is kBegun.
   void tell();
   /// Declines the invitations to operations that this rank will not begin. Precondition: the stage
   /// is kTold or later.
   void decline_invitations();
-  /// Precondition: the stage is kTold, and no operation of this rank is in flight.
+  /// Proposes the end. Precondition: the stage is kTold; no operation of this rank is in flight.
   void propose();
 
-  /// Handles a decision. Returns false if it does not concern the end.
+  /// Handle a decision of all ranks. They return false if it does not concern the end.
   bool accept(const Frame& decision);
   bool reject(const ProposalKey& key, const Error& error);
 
-  /// The job has failed.
+  /// Fails all pending calls of `close`, because the job has failed.
   void fail_all(const Error& error) noexcept;
 
   int waiters() const override;
@@ -63,9 +63,9 @@ class Closing final : public Waitable {
   Operations& operations_;
   const int rank_;
   Stage stage_ = Stage::kOpen;
-  std::vector<std::shared_ptr<Operation>> calls_;  // waiting for the end
+  std::vector<std::shared_ptr<Operation>> calls_;  // pending calls of `close`
   std::optional<ProposalKey> proposal_;
-  std::vector<Invitation> invitations_;  // accepted, or not yet looked at
+  std::vector<Invitation> invitations_;  // to operations still in flight here, or new
 };
 
 }  // namespace kolo

@@ -49,10 +49,10 @@ std::string hex(const std::string& bytes) {
   return text;
 }
 
-/// "cuda" of "cuda:1".
+/// Returns the kind of a device: "cuda" for "cuda:1".
 std::string device_kind(const std::string& device) { return device.substr(0, device.find(':')); }
 
-/// Settings that must be equal on all ranks, as (name, value).
+/// Returns the settings that must be equal on all ranks, as (name, value).
 std::vector<std::pair<std::string, std::string>> job_wide_settings(const Options& options) {
   std::vector<std::pair<std::string, std::string>> settings = {
       {"version", kVersion}, {"device", device_kind(options.device)}};
@@ -62,7 +62,7 @@ std::vector<std::pair<std::string, std::string>> job_wide_settings(const Options
   return settings;
 }
 
-/// "fusion_bytes is 7 on rank 2 and auto on ranks 0, 1"; empty if all ranks have one value.
+/// Formats differing values: "fusion_bytes is 7 on rank 2 and auto on ranks 0, 1", or "".
 std::string difference(std::string_view name, const std::vector<std::string>& value_of_rank) {
   std::map<std::string, std::vector<int>> ranks_by_value;
   for (std::size_t rank = 0; rank < value_of_rank.size(); ++rank) {
@@ -78,7 +78,7 @@ std::string difference(std::string_view name, const std::vector<std::string>& va
   return fmt::format("{} is {}", name, text);
 }
 
-// Names in the exchange; settings have names of their own.
+// Keys in the exchange; the key of a setting is `kSetting` and its name.
 constexpr const char* kSetting = "setting ";
 constexpr const char* kNode = "node";
 constexpr const char* kIdentity = "identity";
@@ -90,7 +90,7 @@ constexpr const char* kTakesDeviceMemory = "takes device memory";
 constexpr const char* kSelector = "selector";
 constexpr const char* kIntroduction = "introduction of a device";
 
-/// All ranks compare alike, so all throw the same error.
+/// Throws KoloError(kConfig), equal on all ranks, if settings differ between ranks.
 void compare_settings(BatchedExchange& exchange, const Options& options) {
   // The version comes first: ranks of other versions may have other settings.
   for (const auto& [name, value] : job_wide_settings(options)) {
@@ -102,8 +102,7 @@ void compare_settings(BatchedExchange& exchange, const Options& options) {
   }
 }
 
-/// Measures the rate of selection for the choice of compression. Rank 0's rate counts for all
-/// ranks, so that all choose alike.
+/// Measures on rank 0 the rate of selection, by which all ranks choose compression alike.
 void post_selector(BatchedExchange& exchange, const Options& options) {
   const bool chooses =
       exchange.rank() == 0 && options.calibrate == "on" && !options.reproducible &&
@@ -122,9 +121,8 @@ int choose_reduce_threads(const Options& options, const CoreSharers& sharers, st
   return threads;
 }
 
-/// Finds the network path to the other nodes. UCX settings are checked first: if UCX uses other
-/// transports, nodes need not reach each other by TCP. Rank 0 logs the path: a wrong one is slow,
-/// not an error.
+/// Finds the network path to the other nodes. If UCX settings exclude TCP, nodes need not reach
+/// each other by TCP. Rank 0 logs the path, because a wrong path is only slow, not an error.
 NetworkPath find_path(PathFinder& finder, const std::string& devices, BatchedExchange& exchange,
                       const ProcessGrid& grid, const std::string& job_id, const Options& options) {
   NetworkPath path = finder.find(exchange, grid, job_id, options.connect_timeout);
@@ -142,8 +140,8 @@ NetworkPath find_path(PathFinder& finder, const std::string& devices, BatchedExc
   return path;
 }
 
-/// The neighbours on other nodes in the tree of agreement. Their connections are made at start,
-/// while all are reachable, because agreement also reports links that fail later.
+/// Returns the neighbours on other nodes in the tree of agreement. Connections to them are made at
+/// start, because the tree must also report links that fail later.
 std::vector<int> control_peers(const ProcessGrid& grid, int rank) {
   const CombiningTree tree = CombiningTree::build(rank, grid);
   std::vector<int> peers = tree.children;
@@ -152,7 +150,7 @@ std::vector<int> control_peers(const ProcessGrid& grid, int rank) {
   return peers;
 }
 
-/// Null on failure: then peers on other nodes only notice that a rank is silent.
+/// Returns null on failure; peers on other nodes then only notice that a stuck rank is silent.
 std::unique_ptr<OutOfBandAbort> open_listener(const NetworkPath& path) {
   if (path.address.empty()) return nullptr;
   try {
@@ -163,7 +161,7 @@ std::unique_ptr<OutOfBandAbort> open_listener(const NetworkPath& path) {
   }
 }
 
-/// The addresses of the leaders of the other nodes, who tell all ranks.
+/// Returns the listener addresses of the leaders of the other nodes; each leader tells its node.
 std::vector<std::string> listeners_of_others(const std::vector<std::string>& addresses,
                                              const ProcessGrid& grid, int rank) {
   std::vector<std::string> listeners;
@@ -187,7 +185,7 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
     exchange.post(kSetting + name, value);
   }
   exchange.post(kNode, node);
-  // Rank 0 draws the identity of the job; every participant of the rendezvous may know it.
+  // Rank 0 draws the identity of the job, which is known to all participants of the rendezvous.
   if (rank == 0) exchange.post(kIdentity, random_bytes(kJobIdBytes + kSecretBytes));
   exchange.post(kPlace, own_place());
   exchange.post(kSocket, "kolo-" + hex(random_bytes(kSocketBytes)));
@@ -245,7 +243,7 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
   if (grid.world_size() > 1 || device_context) exchange.run();
   if (network != nullptr) {
     network->connect(exchange.texts(kAddress));
-    // Schedules must be equal, so one rank that stages makes all ranks stage.
+    // Schedules must fit each other, so if one rank must stage device memory, all ranks do.
     if (device_context) {
       device_context->network_takes_memory =
           std::ranges::count(exchange.texts(kTakesDeviceMemory), "no") == 0;
@@ -260,7 +258,7 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
     device_context->world = std::move(groups.world);
     device_context->connector = std::move(groups.connector);
   }
-  // No rank uses its groups before all are connected.
+  // No rank uses its device communicators before all are connected.
   if (measured || (device_context && grid.world_size() > 1)) exchange.run();
   Calibration calibration = calibrator.finish(exchange);
   limits.flags_per_peer -= kProbeFlags;

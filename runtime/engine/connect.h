@@ -23,24 +23,24 @@ namespace kolo {
 /// A rank's position in its job, and the transport to its peers.
 struct Connection {
   ProcessGrid grid;
-  TransportLimits limits;  ///< What remains for buckets.
+  TransportLimits limits;  ///< The resources left for buckets.
   std::unique_ptr<Transport> transport;
   // Derived from the cores that the ranks of the machine share.
-  int reduce_threads = 0;  ///< Threads that help this rank.
+  int reduce_threads = 0;  ///< Helper threads of this rank.
   WaitPolicy wait = {};
   Calibration calibration;
-  std::optional<DeviceContext> device_context = {};  ///< With the option `device`.
+  std::optional<DeviceContext> device_context = {};  ///< Empty without a device.
   NetworkPath network = {};                          ///< Empty on one node.
   /// Receives errors of ranks on other nodes; null if it cannot be opened.
   std::unique_ptr<OutOfBandAbort> listener = {};
-  std::vector<std::string> listeners = {};  ///< Its address on one rank of each other node.
-  /// Collective rounds of the rendezvous: one for places, one to find a network path between nodes,
-  /// one for addresses and device introductions, and one for measured links, which also tells
-  /// devices that all ranks are connected.
+  std::vector<std::string> listeners = {};  ///< Listener addresses, one per other node.
+  /// Number of collective rounds of the rendezvous: one for places, one to find a network path
+  /// between nodes, one for addresses and device introductions, and one for link costs, after which
+  /// all ranks have connected their devices.
   int start_up_rounds = 0;
 };
 
-/// Creates the device of a rank and its groups: those of this build, or of a test.
+/// Functions that create the device of a rank and its communicators; tests replace them.
 struct DeviceSource {
   std::function<decltype(open_device)> open = open_device;
   std::function<decltype(introduce_groups)> introduce = introduce_groups;
@@ -51,9 +51,9 @@ struct DeviceSource {
 /// memory inside the node and the network between nodes, determines their costs, and opens the
 /// device with its groups if the options name one. Collective.
 ///
-/// Errors: KoloError(kConfig), the same on every rank, naming option, ranks and values that differ;
-///         KoloError(kIo), likewise, naming ranks, hosts and addresses that cannot reach each
-///         other; those of the transports.
+/// Errors: KoloError(kConfig), the same on every rank, which names option, ranks and values that
+///         differ; KoloError(kIo), the same on every rank, which names ranks, hosts and addresses
+///         that cannot reach each other; errors of the transports.
 Connection connect(Rendezvous& rendezvous, const Options& options,
                    const DeviceSource& devices = {});
 

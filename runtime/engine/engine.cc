@@ -8,17 +8,17 @@
 namespace kolo {
 namespace {
 
-/// After a failure the engine keeps polling for this long, so that peers get the error.
+/// Time for which the engine keeps polling after a failure, so that peers get the error.
 constexpr Duration kLinger = std::chrono::milliseconds(300);
-/// A device may notice a lost peer before the engine hears the cause; after this long it reports
-/// the loss itself.
+/// Time for which the engine waits for the cause after a device has noticed a lost peer; then it
+/// reports the loss itself.
 constexpr Duration kCauseWithin = std::chrono::milliseconds(500);
-/// Peers have this long to end the kernel in which they write to this rank, even if other processes
-/// use their core.
+/// Time in which peers must finish the write to this rank's memory that they have begun, even if
+/// other processes use their cores.
 constexpr Duration kRevokeLimit = std::chrono::seconds(1);
-/// Once in this many moves, a move that may end early does not.
+/// One of this many moves always polls the transport, even if submitted work has already advanced.
 constexpr std::uint32_t kShortMoves = 8;
-/// At an orderly end the device's groups have this long to end.
+/// Time in which the device's communicators must shut down at an orderly end.
 constexpr Duration kFinalizeWithin = std::chrono::seconds(5);
 
 CoordinatorOptions coordinator_options(const Options& options, const TransportLimits& limits,
@@ -55,8 +55,8 @@ Duration stall_limit(const Options& options) {
   const Duration limit = saturated(options.operation_timeout);
   if (limit == Duration(0)) return Duration::max();
   // A stall is reported up to two and a half complaint intervals after its limit. An interval is at
-  // most an eighth of the limit, so a limit of two thirds of the time-out is early enough, however
-  // short the time-out is.
+  // most an eighth of the limit, so with a limit of two thirds of the timeout the report comes in
+  // time for any timeout.
   const Duration complaint =
       complaint_interval({.mismatch_after = saturated(options.mismatch_after),
                           .peer_timeout = saturated(options.peer_timeout)});
@@ -126,11 +126,11 @@ void Engine::fail_with_exception(EngineVerb verb) noexcept {
 }
 
 bool Engine::move() {
-  // Submitted work leaves before the transport is polled, because polling a network is a system
+  // Submitted work is sent before the transport is polled, because polling a network is a system
   // call.
   bool moved = absorb() && run();
-  // The thread that has just submitted may have its result now. Other work, such as questions of
-  // peers, waits for a few moves at most.
+  // The thread that has just submitted work may now have its result. Other work, such as questions
+  // of peers, waits for a few moves at most.
   if (moved && ++short_moves_ % kShortMoves != 0) return true;
   moved |= receive();
   if (failure_) return linger();
@@ -141,8 +141,8 @@ bool Engine::move() {
   return moved;
 }
 
-/// Takes submitted work (ready buckets, operations, registrations) and the next operations of
-/// composite calls, so that these leave as early.
+/// Takes submitted work (ready buckets, operations, registrations). Also begins the next stages of
+/// composite calls, so that their operations are sent as early as submitted ones.
 bool Engine::absorb() {
   activity_.begin(EngineVerb::kMark);
   queue_.drain(drained_);
@@ -189,7 +189,7 @@ bool Engine::agree() {
   return moved || !decisions.empty();
 }
 
-/// Advances what takes several agreements.
+/// Advances composite calls, joining and closing, which need several agreements.
 bool Engine::attend() {
   bool moved = false;
   if (joining_.is_busy() && joining_.poll()) moved = true;
@@ -198,12 +198,12 @@ bool Engine::attend() {
   return moved;
 }
 
-/// Tells the others that this rank begins nothing more, and agrees on the end once everything that
-/// it has begun is over.
+/// Advances the end: tells other ranks that this rank begins nothing more, then proposes the end
+/// once all operations that this rank has begun are over.
 bool Engine::move_closing() {
   const Closing::Stage before = closing_.stage();
   if (before == Closing::Stage::kBegun) {
-    // After they are told, ranks treat messages not sent by then as never sent.
+    // Once told, other ranks assume that this rank sends no more messages.
     if (joining_.is_busy() || bounced_messages_.has_sends()) return false;
     closing_.tell();
   }
@@ -251,8 +251,8 @@ void Engine::complete() {
   runner_.poll_revoking();
 }
 
-/// Returns whether no peer writes to tensors of abandoned buckets. Waits this long for a peer that
-/// has been stopped.
+/// Returns whether no peer writes to tensors of abandoned buckets any more. Ignores peers that have
+/// not finished within `kRevokeLimit`, because their process may have been stopped.
 bool Engine::limit_revoking() {
   if (executor_.poll_revoking()) {
     revoke_until_.reset();
@@ -304,7 +304,7 @@ Error Engine::closed_error() const {
           .what = group_.empty() ? "the runtime is closed" : "the group is closed"};
 }
 
-/// All ranks have agreed on the end, and nothing is in flight.
+/// Ends the engine in order. Precondition: all ranks have agreed on the end; nothing is in flight.
 void Engine::close() {
   if (failure_) return;
   if (const auto stray = messages_.take_strays()) log::error(stray->to_string());
@@ -336,8 +336,8 @@ void Engine::refuse(const Submission& submission, const Error& error) noexcept {
   } else if (const auto* call = std::get_if<std::shared_ptr<CompositeOp>>(&submission)) {
     (*call)->fail(error);
   }
-  // The group of a ready bucket has an error already, as has a cancelled receive, and a caller of
-  // `abort` needs none.
+  // Other submissions need no error: the set of a ready bucket and a cancelled receive already have
+  // one, and the caller of `abort` knows it.
 }
 
 void Engine::fail_device(const Error& error) {
@@ -355,7 +355,7 @@ void Engine::end_with_job() noexcept {
   if (!ended()) end();
 }
 
-/// Does every part of it, even if another part throws.
+/// Begins the end of the engine with `error`. Performs every step, even if an earlier step throws.
 void Engine::fail_all(const Error& error) noexcept {
   failure_ = copied(error);
   const bool is_orderly = error.code == ErrorCode::kShutdown;
@@ -363,7 +363,7 @@ void Engine::fail_all(const Error& error) noexcept {
   succeeds([&] { executor_.cancel(); });
   if (!is_orderly && coordinator_.has_told()) succeeds([&] { transport_.say_goodbye(); });
   if (streams_ && !is_orderly) {
-    // Peers hear of it before the device blocks this thread.
+    // Peers must get the error before the device blocks this thread.
     succeeds([&] { transport_.poll(); });
     succeeds([&] { streams_->abort(); });
   }
@@ -383,16 +383,17 @@ void Engine::fail_calls() noexcept {
   closing_.fail_all(*failure_);
 }
 
-/// The end itself counts as a move: a thread that parked after it would never wake.
+/// Continues the end after a failure. Returns true at the end, so that the driving thread does not
+/// sleep, because nothing would wake it.
 bool Engine::linger() {
-  // Messages in flight access memory of the callers until the transport's end, and peers that had
-  // begun to write there do so until they have left.
+  // Calls fail only when their memory is no longer in use: messages in flight use it until the
+  // transport's end, and peers may finish writes that they have begun.
   const bool is_revoked = limit_revoking();
   if (is_revoked && !has_messages_ && !std::exchange(has_failed_calls_, true)) fail_calls();
   const bool is_orderly = failure_->code == ErrorCode::kShutdown;
   const bool is_over = is_orderly && (!streams_ || streams_->finalize());
   const bool is_late = is_revoked && clocks_.time_outs.now() >= linger_until_;
-  if (is_late && !is_over && is_orderly) streams_->abort();  // Otherwise it was aborted at once.
+  if (is_late && !is_over && is_orderly) streams_->abort();  // A failure has aborted them before.
   if (is_over || is_late) end();
   return ended();
 }

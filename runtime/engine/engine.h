@@ -33,33 +33,33 @@
 
 namespace kolo {
 
-/// The clocks of an engine; both outlive it.
+/// The clocks of an engine; both must outlive it.
 struct EngineClocks {
-  const Clock& time_outs;  ///< Read at every poll.
+  const Clock& time_outs;  ///< For timeouts; read at every poll.
   const Clock& steps;      ///< Times steps, so it must be exact.
 };
 
-/// How long a stall lasts before it is an error; the longest duration: for ever. By default it is
-/// shorter than the time-out of the blocked waits by the time that it takes to report it, because
-/// its report says more than theirs. Pure.
+/// Time after which a stall is an error; Duration::max() means never. By default it is less than
+/// `operation_timeout` by the time that a stall report takes, because that report says more than
+/// the timeout of a blocked wait. Pure.
 Duration stall_limit(const Options& options);
 
-/// What an engine is for: a group or the whole job.
+/// The role of an engine, for a group or for the whole job, and its optional parts.
 struct EngineRole {
-  std::string group = {};  ///< The group as errors name it; empty: the whole job.
-  /// The demux of the job's engine, for the control frames of groups; outlives the engine. May be
-  /// null.
+  std::string group = {};  ///< The group's name in errors; empty for the job.
+  /// Passes control frames to groups; null except in the job's engine. Must outlive the engine.
   ControlDemux* control_demux = nullptr;
-  /// Receives the engine's current verb; outlives the engine. May be null.
+  /// Receives the engine's current verb; may be null. Must outlive the engine.
   Pulse* pulse = nullptr;
-  /// For an engine without a `device_context`: the rank's device, and the connector of its
-  /// collectives. Both outlive the engine and may be null.
+  /// The device, and the connector of device collectives, of an engine without a `device_context`.
+  /// Both may be null and must outlive the engine.
   Device* device = nullptr;
   CommunicatorConnector* connector = nullptr;
 };
 
-/// One rank's path from "ready here" to "summed everywhere". `poll` never blocks and never throws.
-/// If transports share a process, engines of many ranks can run in one thread, in any order.
+/// Runs the operations of one rank in one group, from their submission to their completion. `poll`
+/// never blocks and never throws. If transports share a process, engines of many ranks can run in
+/// one thread, in any order.
 ///
 /// An exception in the engine ends the job on all ranks: every ticket fails with the same error.
 ///
@@ -67,35 +67,35 @@ struct EngineRole {
 /// `ProgressEngine`).
 class Engine {
  public:
-  /// `device_context` (if this rank has a device), `team` (if threads help it) and `user_threads`
-  /// (see `Coordinator`) outlive the engine.
+  /// `device_context` (the device, if there is one), `team` (helper threads, if there are any) and
+  /// `user_threads` (see `Coordinator`) must outlive the engine.
   Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clocks, const Options& options,
          const Calibration& calibration, const TransportLimits& limits,
          DeviceContext* device_context = nullptr, ReduceTeam* team = nullptr,
          const std::atomic<int>* user_threads = nullptr, const EngineRole& role = {});
 
-  /// Hands work to the engine. After a failure the work fails at once with the same error.
+  /// Submits work to the engine. After a failure the work fails at once with the same error.
   void submit(std::shared_ptr<Operation> operation);
-  /// Precondition: all of its operations have names.
+  /// Submits a composite call. Precondition: all of its operations have names.
   void submit(std::shared_ptr<CompositeOp> call) { enqueue(std::move(call)); }
   void submit(std::shared_ptr<GradientSetState> group) { enqueue(std::move(group)); }
-  /// All gradients of this bucket of a registered group are ready. The group lives at least until
+  /// Submits a bucket of a registered set whose gradients are all ready. The set must live until
   /// its iteration ends.
   void submit(GradientSetState& group, std::size_t bucket) { enqueue(ReadyBucket{&group, bucket}); }
-  /// Precondition: peer and buffers are checked; buffers in device memory only with a device.
+  /// Submits a message. Precondition: peer and buffers are checked; device memory needs a device.
   void submit(std::shared_ptr<Message> message) { enqueue(std::move(message)); }
-  /// This rank has run out of data. Precondition: it begins nothing else until the ticket is done.
+  /// Joins: this rank is out of data. Precondition: it begins nothing until the ticket is done.
   void submit(std::shared_ptr<JoinTicket> ticket) { enqueue(std::move(ticket)); }
-  /// Cancels a receive with this error, unless its message has come.
+  /// Cancels a receive with this error, unless its message has been received.
   void withdraw(std::shared_ptr<Message> receive, Error error) {
     enqueue(Withdrawal{std::move(receive), std::move(error)});
   }
 
-  /// As `Group::keep_order`. Threads: any.
+  /// See `Group::keep_order`. Threads: any.
   void keep_order() { operations_.keep_order(); }
   bool keeps_order() const { return operations_.keeps_order(); }
 
-  /// Ends the job with this error on all ranks. The caller reports it on this rank. Threads: any.
+  /// Ends the job with this error on all ranks. The caller logs it on this rank. Threads: any.
   void abort(Error error) { enqueue(std::move(error)); }
 
   /// Advances all work as far as possible. Returns whether anything advanced.
@@ -105,50 +105,53 @@ class Engine {
   /// `poll`. Precondition: called inside a handler.
   void fail_with_exception(EngineVerb verb) noexcept;
 
-  /// The job has failed with `error` on all ranks, and so does this group's engine.
+  /// Fails this group's engine with `error`, because the job has failed with it on all ranks.
   void fail_with_job(const Error& error) noexcept;
-  /// The job's engine has ended, and so does this group's. Precondition: `fail_with_job` was
-  /// called.
+  /// Ends this group's engine together with the job's. Precondition: `fail_with_job` was called.
   void end_with_job() noexcept;
 
-  /// This rank closes the job once `others_are_over()` returns true. The engine polls that
-  /// function, which may end other engines.
+  /// Sets a condition for closing: the engine calls `others_are_over`, which may end engines of
+  /// groups, until it returns true, and then closes the job.
   void close_after(std::function<bool()> others_are_over) {
     others_are_over_ = std::move(others_are_over);
   }
-  /// After the first kClose this rank begins nothing more, unless the end is refused.
+  /// Returns true after the first kClose, unless the end is refused. This rank then begins no
+  /// operation.
   bool is_closing() const { return closing_.has_begun(); }
-  /// Every operation that this rank has begun is over.
+  /// Returns true if every operation that this rank has begun is over.
   bool has_ended_own() const { return closing_.has_proposed() || ended(); }
-  /// The engine has ended: no message in flight touches memory of the engine or of a caller.
+  /// Returns true if the engine has ended and no message in flight uses memory of the engine or of
+  /// a caller.
   bool has_let_go() const { return has_let_go_; }
 
-  /// The job's engine and its transport have ended: nothing of this group uses memory any more.
+  /// Called when the job's engine and transport have ended. The group then uses no memory.
   void stop_with_job() noexcept { gradients_.stop_all(); }
 
-  /// Planning calls `pause` now and then; it may call `answer_pings`, and nothing else.
+  /// Sets a function that planning calls now and then. It may call `answer_pings`, but no other
+  /// function of the engine.
   void on_pause(Pause pause) { executor_.on_pause(std::move(pause)); }
   void answer_pings() { coordinator_.answer_pings(); }
 
-  /// The error with which every operation fails from now on; empty if none.
+  /// Returns the error with which every operation fails from now on; empty without a failure.
   const std::optional<Error>& failure() const { return failure_; }
 
-  /// Work was submitted that no poll has seen.
+  /// Returns whether work was submitted that no poll has seen.
   bool has_submissions() const { return !queue_.empty(); }
-  /// Ranks that are known to have joined, until all have joined or closed.
+  /// Returns the ranks that are known to have joined, until all have joined or closed.
   const std::set<int>& joined() const { return coordinator_.joined(); }
-  /// The joined ranks that have closed.
+  /// Returns the joined ranks that have closed.
   const std::set<int>& closed() const { return coordinator_.closed(); }
-  /// Nothing is submitted, waited for or running: the thread may park without a time limit.
+  /// Returns true if nothing is submitted, waited for or running. The driving thread may then sleep
+  /// without a time limit.
   bool idle() const;
-  /// Describes for a log what the engine waits for.
+  /// Describes, for a log, the operations for which the engine waits.
   std::string describe_wait() const;
-  /// A device is at work or ends; devices do not wake the engine, so it must be polled soon.
+  /// Returns whether a device is at work or shuts down; devices do not wake the engine.
   bool device_busy() const;
-  /// The job has ended, with or without an error: nothing is left to poll.
+  /// Returns whether the engine has ended, with or without an error; it needs no more polls.
   bool ended() const { return ended_.load(std::memory_order_acquire); }
 
-  /// The latest acts, for other threads to read.
+  /// Returns the latest acts of the engine, which other threads may read.
   const LastActivity& acts() const { return coordinator_.acts(); }
 
   std::uint64_t network_bytes_sent() const {
@@ -226,7 +229,7 @@ class Engine {
   CompositeOps composite_ops_;
   Joining joining_;
   Closing closing_;
-  std::function<bool()> others_are_over_;  // empty: none
+  std::function<bool()> others_are_over_;  // may be empty
   bool attends_ = false;                   // whether calls, joining or closing need attention
   ReadyQueue<Submission> queue_;
   std::vector<Submission> drained_;
@@ -235,9 +238,9 @@ class Engine {
   std::optional<Error> failure_;  // constant once set; published by closing the queue
   std::optional<TimePoint> device_failed_at_;
   TimePoint linger_until_{};
-  /// Until then peers may write to tensors of abandoned buckets.
+  /// Time until which peers may still write to tensors of abandoned buckets; empty if none does.
   std::optional<TimePoint> revoke_until_;
-  bool has_messages_ = false;      // were in flight when it failed
+  bool has_messages_ = false;      // some were in flight at the failure
   bool has_failed_calls_ = false;  // every call submitted before the failure has failed
   bool has_let_go_ = false;
   std::atomic<bool> ended_{false};

@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-/// Flags of each group: a name takes a few, including those of its staging memory.
+/// Number of flags of each group; each name takes a few, also for its staging memory.
 constexpr std::uint32_t kGroupFlags = 1U << 12;
 
 ProcessGrid subgrid(const ProcessGrid& grid, const std::vector<int>& ranks) {
@@ -66,8 +66,8 @@ Engines::~Engines() {
   job_.on_pause({});
 }
 
-/// Closes the rank's groups along with the job. Returns whether its operations in them are over;
-/// other members need not have closed them.
+/// Closes all groups of this rank along with the job. Returns whether this rank's operations in the
+/// groups are over; other members need not have closed them.
 bool Engines::close_groups() {
   bool are_over = true;
   for (Holding& each : groups_) {
@@ -75,15 +75,15 @@ bool Engines::close_groups() {
     if (!std::exchange(each.closes_with_job, true)) {
       engine.submit(std::make_shared<Operation>(Operation{.kind = OperationKind::kClose}));
       are_over = false;
-    } else if (engine.is_closing()) {  // Unless the other members refused the end.
+    } else if (engine.is_closing()) {  // The other members may have refused the end.
       are_over &= engine.has_ended_own();
     }
   }
   return are_over;
 }
 
-/// An engine is allocating memory, which takes long: peers of all engines hear that this rank is
-/// alive.
+/// Called while an engine allocates memory, which takes long: tells the peers of all engines that
+/// this rank is alive.
 void Engines::pause() {
   if (shared_.pulse != nullptr) shared_.pulse->beat(EngineVerb::kPlan);
   shared_.transport.poll();
@@ -156,7 +156,7 @@ bool Engines::poll_groups() noexcept {
   return moved;
 }
 
-/// A rank that is lost to a group is lost to all engines.
+/// Ends the job if the ended group has lost a member, because every group has lost that rank.
 void Engines::report_loss(GroupEngine& ended) {
   const Error& failure = *ended.engine().failure();
   const bool names_member = failure.group == ended.text() && failure.peer >= 0;
@@ -196,7 +196,7 @@ bool Engines::create() {
   return moved;
 }
 
-/// No rank is absent in a group that has ended here.
+/// Returns the joined and closed ranks of `group`, as ranks in the job; none if it has ended here.
 GroupCreator::Absent Engines::absent_in(ControlDemux::Number group) const {
   if (group == ControlDemux::kCreators) return {job_.joined(), job_.closed()};
   const auto found =
@@ -234,7 +234,7 @@ void Engines::propose(const std::shared_ptr<GroupCreation>& creation) {
   proposed_[id] = std::move(proposed);
 }
 
-/// Allocates everything of a place except the inbox. Errors: KoloError(kResources).
+/// Allocates the resources of a place except the inbox. Errors: KoloError(kResources).
 GroupPlace Engines::take_place(const GroupCreation& creation) {
   if (free_buckets_.empty() && next_buckets_ == kMostGroups) {
     throw KoloError(
@@ -282,8 +282,8 @@ void Engines::give_back(const GroupPlace& place) {
   free_buckets_.insert((place.first_bucket - kMaxBuckets) / kGroupBuckets);
 }
 
-/// The job is over. Its engine ends the transport, and with it the messages of groups that are in
-/// flight.
+/// Ends all groups, because the job is over. The job's engine shuts down the transport, and with it
+/// all messages of groups in flight.
 void Engines::end_all(const Error& error) noexcept {
   submitted_.close();
   submitted_.drain(drained_);

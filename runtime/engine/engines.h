@@ -17,15 +17,15 @@
 
 namespace kolo {
 
-/// Bounds of the groups of one rank.
+/// Limits for the groups of one rank.
 inline constexpr BucketId kGroupBuckets = 128;  ///< Buckets of each group.
-inline constexpr std::size_t kMostGroups =      ///< At a time: as message tags have room for.
+inline constexpr std::size_t kMostGroups =      ///< At a time; limited by message tags.
     ((std::size_t{1} << kTagBucketBits) - kMaxBuckets) / kGroupBuckets;
 
-/// One rank's part in a group: a separate engine, on the connections of the job.
+/// The engine of a group on one rank, which uses the connections of the job.
 class GroupEngine {
  public:
-  /// What all engines of one rank share; all of it outlives them.
+  /// The objects that all engines of one rank share, and that must outlive them.
   struct Shared {
     Transport& transport;
     const ProcessGrid& grid;
@@ -39,17 +39,18 @@ class GroupEngine {
     CommunicatorConnector* connector = nullptr;  ///< For device collectives; may be null.
   };
 
-  /// `inbox` holds frames that arrived for the group earlier. `text` names the group in errors.
+  /// `inbox` holds frames that were received for the group earlier. `text` names the group in
+  /// errors.
   GroupEngine(const Shared& shared, GroupMembers members, const TransportLimits& limits,
               std::unique_ptr<ControlInbox> inbox, std::string text);
 
   Engine& engine() { return engine_; }
-  /// As the engine's; costs almost nothing while the group is idle.
+  /// Polls the engine; costs almost nothing while the group is idle.
   bool poll() noexcept { return (!engine_.idle() || !inbox_->empty()) && engine_.poll(); }
   const ProcessGrid& grid() const { return grid_; }
   int rank() const { return transport_.rank(); }
   const std::vector<int>& ranks() const { return members_.ranks; }
-  /// The number of the group's inbox at a member, given by its rank in the job.
+  /// Returns the number of the group's inbox at the member with this rank in the job.
   ControlDemux::Number inbox_at(int rank_of_job) const;
   const std::string& text() const { return text_; }
 
@@ -65,33 +66,33 @@ class GroupEngine {
 /// A request of a user's thread to create a group, and its result.
 struct GroupCreation {
   std::string name = {};
-  /// By rank in the group, ranks of the job; this rank is one of them.
+  /// Ranks in the job of the members, by rank in the group. They include this rank.
   std::vector<int> ranks = {};
   std::shared_ptr<const GroupEngine> parent = {};  ///< Parent group; null: the job.
-  std::size_t arena_bytes = 0;                     ///< The same on all members.
+  std::size_t arena_bytes = 0;                     ///< Equal on all members.
   TicketState ticket = {};
   std::shared_ptr<GroupEngine> group = {};  ///< Set once the ticket is done without an error.
 };
 
 /// All engines of one rank: the job's, and one for each group that the rank is a member of. They
 /// advance independently; a stall or failure in a group affects no other engine. The end of the job
-/// ends its groups.
+/// also ends its groups.
 ///
 /// Threads: `submit` any; everything else the driving thread's (see `ProgressEngine`).
 class Engines final : public Pollable {
  public:
-  /// Arenas of groups are allocated in `arena`, which outlives the engines, as does `job`.
+  /// Arenas of groups are allocated in `arena`. All arguments must outlive this object.
   Engines(Engine& job, ControlDemux& control_demux, const GroupEngine::Shared& shared,
           LocalArena& arena);
   ~Engines() override;
   Engines(const Engines&) = delete;
   Engines& operator=(const Engines&) = delete;
 
-  /// Creates a group together with its other members. The ticket is done when the group exists, or
-  /// fails.
+  /// Creates a group together with its other members. The ticket is done when the group exists or
+  /// its creation has failed.
   void submit(std::shared_ptr<GroupCreation> creation);
 
-  // As the functions of `Engine`, for all engines.
+  // These work like the functions of `Engine`, for all engines.
 
   bool poll() noexcept override {
     const bool moved = job_.poll();
@@ -106,7 +107,7 @@ class Engines final : public Pollable {
     if (job_.failure()) end_all(*job_.failure());
   }
   Pulse* pulse() const override { return shared_.pulse; }
-  /// Whether the job's engine has ended.
+  /// Returns whether the job's engine has ended.
   bool ended() const override { return job_.ended(); }
 
  private:
@@ -118,7 +119,7 @@ class Engines final : public Pollable {
   };
   struct Proposed {
     std::shared_ptr<GroupCreation> creation;
-    std::optional<GroupPlace> place;  // empty with an obstacle
+    std::optional<GroupPlace> place;  // empty if this rank could not allocate it
     std::unique_ptr<ControlInbox> inbox;
   };
 
@@ -146,13 +147,13 @@ class Engines final : public Pollable {
   ControlInbox creators_inbox_;
   GroupCreator creator_;
   LocalArena& arena_;
-  std::set<std::uint32_t> free_buckets_;  // first ones of ranges that groups have given back
-  std::uint32_t next_buckets_ = 0;        // the rest has never been taken
+  std::set<std::uint32_t> free_buckets_;  // ranges that groups have given back
+  std::uint32_t next_buckets_ = 0;        // first range that was never taken
   ReadyQueue<std::shared_ptr<GroupCreation>> submitted_;
   std::vector<std::shared_ptr<GroupCreation>> drained_;
   std::map<std::uint64_t, Proposed> proposed_;  // by the id of the creating rank
   std::vector<Holding> groups_;
-  std::vector<Holding> ended_;  // messages may still arrive in their memory
+  std::vector<Holding> ended_;  // their memory may still receive messages
   std::vector<std::byte> framed_;
 };
 

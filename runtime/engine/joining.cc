@@ -18,7 +18,7 @@ bool Joining::poll() {
   if (!vote_) return begin();
   const bool moved = take_invitations();
   take_parts();
-  // Once all have joined, a rank that finishes earlier may close.
+  // While ranks are missing, no rank may close. Once all have joined, each rank may.
   if (!last_ && !coordinator_.closed().empty()) {
     decline(coordinator_.close_key(), "the end of the job", "all ranks must join first");
   }
@@ -31,7 +31,7 @@ bool Joining::poll() {
   return true;
 }
 
-/// This rank's own operations end first, since their buffers hold data.
+/// Begins the vote once this rank's own operations are over, because their buffers hold data.
 bool Joining::begin() {
   if (const auto set = gradients_.marked()) {
     leave()->fail(coordinator_.in_group(

@@ -22,18 +22,18 @@ struct JoinTicket final : TicketState {
 
   /// Rank that joined last; valid once the ticket is done without an error.
   int last = -1;
-  std::atomic<std::uint64_t> parts{0};  ///< JoinAnnouncements accepted so far.
+  std::atomic<std::uint64_t> parts{0};  ///< Invitations to operations so far.
 };
 
-/// The behaviour of a rank that has run out of data until all ranks have: it takes part in
-/// operations of others when they invite it, or declines.
+/// Runs a rank that is out of data, until all ranks are. When other ranks invite this rank to an
+/// operation, it runs the operation without data, or declines.
 ///
-///   idle ──submit──► waits for its own ──► joined ──all have──► ends its parts ──► idle
+///   idle ──submit──► ends its operations ──► joined ──all have──► ends invited ones ──► idle
 ///
 /// Threads: the engine's.
 class Joining {
  public:
-  /// All arguments outlive it.
+  /// All arguments must outlive this object.
   Joining(Coordinator& coordinator, BucketRunner& runner, Operations& operations,
           GradientSets& gradients, int rank)
       : coordinator_(coordinator),
@@ -45,14 +45,14 @@ class Joining {
   void submit(const std::shared_ptr<JoinTicket>& ticket);
 
   bool is_busy() const { return ticket_ != nullptr; }
-  /// Advances what can be advanced; called after the decisions. Returns whether anything advanced.
+  /// Advances joining as far as possible, after the decisions. Returns whether anything advanced.
   bool poll();
 
-  /// Handles a decision. Returns false if it does not concern joining.
+  /// Handle a decision of all ranks. Return false if the decision does not concern joining.
   bool accept(const Frame& decision);
   bool reject(const ProposalKey& key, const Error& error);
 
-  /// The job has failed.
+  /// Fails the ticket, because the job has failed.
   void fail_all(const Error& error) noexcept;
 
  private:
@@ -74,8 +74,8 @@ class Joining {
   std::shared_ptr<JoinTicket> ticket_;  // null while this rank has data
   std::optional<ProposalKey> vote_;     // set once this rank has joined
   std::optional<int> last_;             // set once all ranks have joined
-  std::vector<ProposalKey> wanted_;     // iterations of buckets that have not ended here
-  Nobody nobody_;  // counts as waiting for the vote: this rank goes on when others begin something
+  std::vector<ProposalKey> wanted_;     // bucket iterations still to finish here
+  Nobody nobody_;                       // for votes: no thread waits for them
 };
 
 }  // namespace kolo

@@ -208,7 +208,7 @@ void CompressedSet::save(CompressionState& state) const {
 }
 
 void CompressedSet::load(const CompressionState& state) {
-  // Each tensors extracts its own state; every error is found before anything changes.
+  // Each compressed bucket extracts its own state. All checks precede the first change.
   std::vector<FeedbackState> parts;
   std::size_t taken = 0;
   for (const CompressedBucket& bucket : buckets_) {

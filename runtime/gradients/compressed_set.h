@@ -30,84 +30,80 @@ struct CompressedBucket {
   BucketId sparse = 0;
   BucketId dense = 0;
   double predicted_us = 0;   ///< Predicted time of a sparse step.
-  Timeline::Span span = {};  ///< The last step on this rank.
+  Timeline::Span span = {};  ///< Time of the last step on this rank.
 
   BucketId next() const { return codec->is_dense() ? dense : sparse; }
 };
 
-/// The gradients of a set that are sent in compressed buckets. Their buckets have a separate range
-/// of numbers, so that the dense ones of the set can be planned again without changing a residual.
+/// The compressed buckets of a gradient set. They have a separate range of numbers, so that the
+/// dense buckets can be planned again without changing a residual.
 ///
-/// Threads: as `GradientSetState`. `end_step` and the functions after it belong to the user's
-/// threads,
-///          under the lock of the iterations or between them; the others to the engine's thread.
+/// Threads: the engine's; the user's, under the lock of the iterations or between iterations, for
+///          `end_step` and the functions after it.
 class CompressedSet {
  public:
   /// The number of the first bucket; dense buckets have lower numbers.
   static constexpr std::size_t kFirst = std::size_t{1} << 32;
 
-  /// Plans groups of the gradients that have a `compression` and are in no tensors yet. The groups
-  /// begin with step number `step`; `views` are the memory of all gradients. Called between
-  /// iterations, or as the last part of one.
+  /// Plans compressed buckets for the gradients that have a `compression` and no compressed bucket
+  /// yet. The new buckets begin with step number `step`; `views` are the memory of all gradients.
+  /// Called between iterations, or as the last part of an iteration.
   void plan(std::span<const GradientSpec> gradients, std::span<const BufferView> views, ReduceOp op,
             BucketOwner& owner, const PlanContext& context, std::size_t step = 0);
 
-  /// Number of buckets that an iteration runs.
+  /// Returns the number of buckets that an iteration runs.
   std::size_t size() const { return buckets_.size(); }
-  /// The schedule that bucket `number` runs in this iteration, dense or sparse.
+  /// Returns the id, dense or sparse, that bucket `number` uses in this iteration.
   BucketId next(std::size_t number) const { return buckets_[number - kFirst].next(); }
-  /// All schedules of all buckets.
+  /// Returns the ids of all buckets, dense and sparse.
   std::vector<BucketId> ids() const;
-  /// A line per bucket, as part of the plan's identity.
+  /// Describes each bucket in a line, for the hash of the plan.
   std::string describe() const;
 
   /// Record the times at which bucket `number` began and ended this iteration's step.
   void started(std::size_t number, TimePoint now) { buckets_[number - kFirst].span.began = now; }
   void finished(std::size_t number, TimePoint now) { buckets_[number - kFirst].span.ended = now; }
-  /// Begin and end of the i-th bucket's step.
+  /// Returns begin and end of the last step of the i-th bucket.
   Timeline::Span span(std::size_t i) const { return buckets_[i].span; }
 
   bool has(std::size_t gradient) const { return gradient < has_.size() && has_[gradient]; }
-  /// Appends its buckets to a plan whose buckets do not contain its gradients.
+  /// Appends the compressed buckets to a plan that has only the dense ones.
   void append_to(Plan& plan) const;
 
-  /// Whether every number that any rank sent in this iteration, here or in the set's other
-  /// gradients, was finite. Called after all buckets of the iteration. Threads: the user's, without
-  /// the lock of the iterations. Cost: one read of the other gradients in host memory; nothing
-  /// without groups.
+  /// Returns whether all numbers that ranks sent in this iteration, compressed or dense, were
+  /// finite. Called after all buckets of the iteration. Threads: the user's, without the lock of
+  /// the iterations. Cost: one read of the dense gradients; nothing without compressed buckets.
   bool is_finite() const;
-  /// Called after `is_finite`: accepts the step in all groups that took part, or discards it in
-  /// all.
+  /// Called after `is_finite`. Accepts the step in all compressed buckets that ran, or discards it.
   void end_step(bool accepted);
 
   /// Makes the next step send all residuals.
   void flush_next();
-  /// Norm of the residual on this rank; empty if the tensor is in no tensors.
+  /// Returns the Euclidean norm of a residual on this rank; empty if it is not compressed.
   std::optional<double> residual_norm(std::string_view tensor) const;
   std::vector<CompressionStats> stats() const;
-  /// The momentum that Kolo applies; 0 if it applies none.
+  /// Returns the momentum factor that Kolo applies to the gradient; 0 if it applies none.
   float corrected_momentum(std::size_t gradient) const;
   bool is_warming_up(std::size_t gradient) const;
 
   /// Save this rank's step number, residuals and velocities to `state`, and restore them. Called
-  /// between iterations. Errors: KoloError(kData) as `ErrorFeedback::load`; then nothing has
-  /// changed.
+  /// between iterations. Errors: KoloError(kData) as `ErrorFeedback::load`, without any change.
   void save(CompressionState& state) const;
   void load(const CompressionState& state);
-  /// This rank's share of the states of all ranks of another job, in rank order; see `remap`.
+  /// Returns this rank's share of all ranks' states of a former job, in rank order; see `remap`.
   FeedbackState remap_from(std::span<const FeedbackState> old_ranks, double factor) const;
   /// Discards residuals; returns their norm.
   double drop_residuals();
 
  private:
   void find_others();
-  /// The bucket of a gradient; null if it is in none.
+  /// Returns the compressed bucket of a gradient; null if the gradient is sent dense.
   const CompressedBucket* bucket_of(std::size_t gradient) const;
 
   std::vector<CompressedBucket> buckets_;
-  std::vector<bool> has_;           // whether it has the gradient, by index
+  std::vector<bool> has_;           // by gradient: whether it is compressed
   std::vector<BufferView> views_;   // memory of all gradients
-  std::vector<BufferView> others_;  // of gradients that are sent dense in this iteration
+  std::vector<BufferView> others_;  // memory of gradients in dense buckets
 };
 
 }  // namespace kolo

@@ -13,7 +13,7 @@
 namespace kolo {
 namespace {
 
-/// Costs of one rank's exchange with the other nodes, or on a single node with its other ranks.
+/// Returns the costs of one rank's exchange with the other nodes or, on one node, other ranks.
 CompressionCosts costs_of_rank(const ProcessGrid& grid, const LinkCosts& costs, double sharers) {
   CompressionCosts result{.link = {},
                           .selector_bytes_per_us = costs.selector.bytes_per_us,
@@ -30,7 +30,7 @@ CompressionCosts costs_of_rank(const ProcessGrid& grid, const LinkCosts& costs, 
   return result;
 }
 
-/// The part of a tensors that one rank exchanges, its peers, and the cost.
+/// Returns the part of a compressed bucket that one rank exchanges, the number of ranks, and costs.
 BucketExchange exchange_of(std::size_t count, const CompressionSpec& spec, const ProcessGrid& grid,
                            const LinkCosts& costs) {
   const bool by_nodes =
@@ -45,7 +45,7 @@ BucketExchange exchange_of(std::size_t count, const CompressionSpec& spec, const
           .costs = costs_of_rank(grid, costs, static_cast<double>(sharers))};
 }
 
-/// Writes the choice for a tensors to its gradients.
+/// Writes the choice for a compressed bucket to its gradients.
 void travel(std::vector<GradientSpec>& gradients, const CompressedTensors& tensors,
             const ReducePath& path) {
   CompressionSpec spec = tensors.spec;
@@ -58,7 +58,7 @@ void travel(std::vector<GradientSpec>& gradients, const CompressedTensors& tenso
   }
 }
 
-/// The order in which groups become ready: backward computes the last registered gradient first.
+/// Orders buckets by readiness: backward passes compute the last registered gradient first.
 bool is_ready_before(const OpenChoice& a, const OpenChoice& b) {
   return std::ranges::min(a.tensors.gradients) > std::ranges::min(b.tensors.gradients);
 }
@@ -72,7 +72,7 @@ std::string CompressedTensors::name(std::span<const GradientSpec> all) const {
 }
 
 std::vector<CompressedTensors> plan_compressed(std::span<const GradientSpec> gradients) {
-  // Backward computes the last registered gradient first.
+  // The backward pass computes the last registered gradient first.
   std::map<std::string, std::vector<std::size_t>> by_spec;
   for (std::size_t i = gradients.size(); i-- > 0;) {
     if (!gradients[i].compression.empty()) by_spec[gradients[i].compression].push_back(i);

@@ -13,14 +13,14 @@ namespace kolo {
 
 /// The state that a gradient set keeps between iterations on one rank, for its checkpoint.
 struct CompressionState {
-  /// A gradient on a 16-bit wire: its exponent, the same on all ranks, and the history that led to
-  /// it.
+  /// State of a gradient on a 16-bit wire: its exponent, equal on all ranks, and the history that
+  /// led to the exponent.
   struct Wire {
     std::string gradient;
     WireMemory memory;
     friend bool operator==(const Wire&, const Wire&) = default;
   };
-  std::uint64_t step = 0;  ///< The number of the next step; warm-ups count from it.
+  std::uint64_t step = 0;  ///< Number of the next step; it tells whether a warm-up is over.
   std::vector<Wire> wires = {};
   FeedbackState feedback = {};
   friend bool operator==(const CompressionState&, const CompressionState&) = default;
@@ -31,10 +31,10 @@ struct CompressionState {
 std::vector<std::byte> to_bytes(const CompressionState& state);
 CompressionState compression_state_from(std::span<const std::byte> bytes);
 
-/// The part of the state that is equal on all ranks of a new job, from the states of all old ranks
-/// in rank order: everything except the feedback. If an old rank had not yet reported a wire, every
-/// new rank reports it. Pure. Errors: KoloError(kData) if the ranks' steps or gradients differ, or
-/// there are none.
+/// Makes the state that all ranks of a new job share, everything except the feedback, from the
+/// states of all old ranks in rank order. If any old rank still has to report values that did not
+/// fit a wire, all new ranks report them. Pure. Errors: KoloError(kData) if the ranks' steps or
+/// gradients differ, or without ranks.
 CompressionState common_state(std::span<const CompressionState> old_ranks);
 
 }  // namespace kolo

@@ -25,7 +25,7 @@ bool can_be_coded(const GradientSpec& gradient) {
   return gradient.element_type() == DType::kFloat32 && gradient.memory == MemoryKind::kHost;
 }
 
-/// How a gradient is sent: its compression, its wire dtype or "dense".
+/// Returns a text for display: the compression of a gradient, its wire dtype or "dense".
 std::string way_of(const GradientSpec& gradient) {
   if (!gradient.compression.empty()) return gradient.compression;
   return gradient.wire_dtype ? std::string(to_string(*gradient.wire_dtype)) : "dense";

@@ -8,24 +8,24 @@
 
 namespace kolo {
 
-/// Decides how each gradient is sent, and writes it to its spec: a 16-bit compression becomes the
-/// wire dtype; a compression that may be sparse remains as text for the plan. Biases, other small
-/// tensors and gradients that are not float32 in host memory are sent dense, whatever the rules
-/// say.
+/// Decides how each gradient is sent, and writes the decision to its spec: a 16-bit compression
+/// becomes the wire dtype; a compression that may be sparse remains as text for the plan. Biases,
+/// other small tensors and gradients that are not float32 in host memory are sent dense, whatever
+/// the rules say.
 ///
 /// Threads: pure; any. Errors: KoloError(kConfig) that names the gradient, if its own spec cannot
 ///          be parsed.
 void resolve_compression(std::vector<GradientSpec>& gradients, const CompressionRules& rules);
 
-/// Throws UsageError, naming the gradient, if one whose compression is left to the plan is neither
-/// summed nor averaged over all ranks.
+/// Throws UsageError, which names the gradient, if a gradient with a `compression` is not summed or
+/// averaged, or is not divided by the number of all ranks.
 void check_compression(const std::vector<GradientSpec>& gradients, const GradientOptions& options);
 
-/// Throws KoloError(kConfig), naming the gradient, if measured times decide how one is sent.
+/// Throws KoloError(kConfig), which names the gradient, if measured times decide how it is sent.
 void check_reproducible(const std::vector<GradientSpec>& gradients);
 
-/// How many gradients and elements are sent in which way, for display: "4 of 8 gradients (99.8 % of
-/// elements) topk(0.01), 4 dense". Empty if none is compressed.
+/// Counts gradients and elements by compression, for display: "4 of 8 gradients (99.8 % of
+/// elements) topk(0.01), 4 dense". Empty if no gradient is compressed.
 std::string summarize_compression(const std::vector<GradientSpec>& gradients);
 
 }  // namespace kolo

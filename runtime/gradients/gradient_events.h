@@ -19,7 +19,7 @@ namespace kolo {
 /// Threads: `attach` and `plan` are the engine's, between iterations; any thread may call the rest.
 class GradientEvents {
  public:
-  /// Creates an event for every gradient in device memory. `device` outlives it.
+  /// Creates an event for every gradient in device memory. `device` must outlive this object.
   void attach(Device& device, std::span<const GradientSpec> gradients) {
     device_ = &device;
     clear_ = std::make_unique<DeviceClear>(device);
@@ -28,19 +28,19 @@ class GradientEvents {
       ready_.push_back(is_on_device ? device.make_event() : nullptr);
     }
   }
-  /// The event after each bucket's results; null for a bucket in host memory.
+  /// Sets the event after each bucket's results; null for a bucket in host memory.
   void plan(std::vector<const Event*> finished) { finished_ = std::move(finished); }
 
   bool has_device() const { return device_ != nullptr; }
   bool is_on_device(std::size_t bucket) const { return finished_[bucket] != nullptr; }
   const Event& ready(std::size_t gradient) const { return *ready_[gradient]; }
 
-  /// The gradient is ready after the work enqueued on `stream` so far.
+  /// Records that the gradient is ready after the work enqueued on `stream` so far.
   void record(std::size_t gradient, NativeStream stream) {
     device_->record(stream, *ready_[gradient]);
   }
-  /// Sets the gradient to zero, after the work enqueued on `stream` so far, if there is one. The
-  /// gradient is ready after that.
+  /// Enqueues setting the gradient to zero, after the work enqueued on `stream` if that is given.
+  /// The gradient is ready afterwards.
   void clear(std::size_t gradient, const BufferView& view, std::optional<NativeStream> stream) {
     if (stream) record(gradient, *stream);
     clear_->clear(gradient, view, *ready_[gradient]);

@@ -49,7 +49,7 @@ std::optional<GradientIterations::ReadyBucket> GradientIterations::mark_weights(
   if (size_ == gradients_.size()) return std::nullopt;
   const MutexLock lock(mutex_);
   if (error_) throw KoloError(*error_);
-  if (marks_ != size_) return std::nullopt;  // Another thread may have marked them.
+  if (marks_ != size_) return std::nullopt;  // The weights may be marked already.
   return count(size_);
 }
 
@@ -133,7 +133,7 @@ bool GradientIterations::wait_until_all(const std::atomic<std::size_t>& progress
     const Waiting waiting(waiters_);
     in_time = wait_until(Deadline(timeout, now), progress_engine, settled, mutex_, changed_);
   }
-  // Reads all gradients that are sent dense; the engine does not touch them until the next
+  // Reads all dense gradients, without the lock: the engine does not use them until the next
   // iteration.
   const bool is_finite = in_time && !failed() && compressed_.is_finite();
   const MutexLock lock(mutex_);
@@ -184,7 +184,7 @@ int GradientIterations::event() {
   const MutexLock lock(mutex_);
   if (!event_) {
     event_ = make_event_fd();
-    if (error_ || finished_ > 0) raise_event(event_.get());  // There may be nothing to take.
+    if (error_ || finished_ > 0) raise_event(event_.get());  // It may be raised without cause.
   }
   return event_.get();
 }
@@ -341,7 +341,7 @@ void GradientIterations::vote_ended() {
 void GradientIterations::begin_next() {
   ends_with_vote_ = until_vote_ == 1;
   if (until_vote_ > 0) --until_vote_;
-  // Until now these are the spans of the last iteration.
+  // A new plan may have another number of dense buckets.
   if (spans_.size() != dense_) spans_.assign(dense_, {});
   ++begun_;
   taken_.assign(size_, false);

@@ -18,7 +18,7 @@
 namespace kolo {
 namespace {
 
-/// "bucket 2 of 'model' ('fc1.weight', 'fc1.bias')".
+/// Formats a bucket for errors: "bucket 2 of 'model' ('fc1.weight', 'fc1.bias')".
 std::string bucket_text(const GradientSetState& set, const PlannedBucket& bucket,
                         std::size_t index) {
   std::vector<std::string_view> names;
@@ -28,7 +28,7 @@ std::string bucket_text(const GradientSetState& set, const PlannedBucket& bucket
   return fmt::format("bucket {} of '{}' ({})", index, set.name(), quoted(names));
 }
 
-/// Bytes of all gradients in this kind of memory, in the dtypes in which they are sent.
+/// Returns the bytes of all gradients in this kind of memory, in the dtypes in which they are sent.
 std::size_t bytes_in(MemoryKind memory, const GradientSetState& set) {
   std::size_t bytes = 0;
   for (const GradientSpec& gradient : set.travelling()) {
@@ -45,7 +45,7 @@ struct Draft {
   std::size_t fusion_bytes = 0;  // the target size of buckets
 };
 
-/// The expected order of readiness: last registered gradient first. Weights follow all gradients.
+/// Returns the expected order of readiness: last registered gradient first, then weights.
 std::vector<std::size_t> expected_order(const GradientSetState& set) {
   std::vector<std::size_t> order;
   for (std::size_t i = set.size(); i-- > 0;) order.push_back(i);
@@ -53,7 +53,7 @@ std::vector<std::size_t> expected_order(const GradientSetState& set) {
   return order;
 }
 
-/// The target size of a set's buckets in this kind of memory.
+/// Returns the target size of a set's buckets in this kind of memory, in bytes.
 std::size_t fusion_bytes_of(const GradientSetState& set, const PlanContext& context,
                             MemoryKind memory) {
   return fusion_bytes(context, memory, bytes_in(memory, set));
@@ -88,7 +88,7 @@ Draft draft(const GradientSetState& set, const PlanContext& context) {
   return draft;
 }
 
-/// A hash of the assignment of gradients to buckets, and of their offsets in them.
+/// Returns a hash of the gradients in each bucket, in their order.
 std::uint64_t fingerprint(const Plan& plan) {
   std::vector<std::uint64_t> words;
   for (const PlannedBucket& bucket : plan.buckets) {
@@ -98,8 +98,8 @@ std::uint64_t fingerprint(const Plan& plan) {
   return XXH3_64bits(words.data(), words.size() * sizeof(words[0]));
 }
 
-/// Assigns permanent memory to gradients in host memory: the caller's, the arena's, or the group's.
-/// Gradients in device memory get theirs with their buckets.
+/// Assigns permanent memory to gradients in host memory: the caller's, the arena's or the set's.
+/// Gradients in device memory get memory when their buckets are added.
 void place_gradients(GradientSetState& set, const PlanContext& context) {
   const auto& gradients = set.travelling();
   const ArenaPlaces places = place_in_arena(gradients, planner_options(set, context));
@@ -130,7 +130,7 @@ std::shared_ptr<WirePacker> make_wire_packer(const PlannedBucket& bucket,
                                       std::move(state), std::move(name));
 }
 
-/// Adds the buckets of a draft.
+/// Adds the buckets of a draft, and gives the plan to the set.
 void install(GradientSetState& set, const PlanContext& context, Draft draft) {
   const auto& gradients = set.travelling();
   PlanSummary summary{.gradients = set.size(),
@@ -202,8 +202,7 @@ void install(GradientSetState& set, const PlanContext& context, Draft draft) {
 }  // namespace
 
 void plan_gradients(GradientSetState& set, const PlanContext& context) {
-  // Compiled before anything is allocated, so that an algorithm that does not fit leaves nothing
-  // behind.
+  // Compiles first, so that an algorithm that does not fit leaves nothing allocated.
   Draft planned = draft(set, context);
   if (context.streams != nullptr) set.attach(context.streams->device());
   place_gradients(set, context);

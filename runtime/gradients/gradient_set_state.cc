@@ -83,7 +83,7 @@ void GradientSetState::measure_dense_steps(const Clock& clock, std::function<voi
 bool GradientSetState::settle(const DenseSteps& measured, const ProcessGrid& grid,
                               const LinkCosts& costs) {
   const bool has_changed = settle_compression(travelling_, choices_, measured, grid, costs);
-  // Gradients in the arena stay there; where others have left the buckets, gaps remain.
+  // Gradients in the arena keep their memory, so newly compressed gradients leave gaps in buckets.
   for (std::size_t i = 0; has_changed && i < travelling_.size(); ++i) {
     travelling_[i].data = views_[i].data;
   }
@@ -209,7 +209,7 @@ std::string_view GradientSetState::stand_in(std::uint64_t) {
   return {};
 }
 
-/// Runs the iteration of a rank that marks all gradients absent, and waits.
+/// Runs an iteration as if this rank marked all gradients absent and then waited.
 std::vector<std::size_t> GradientSetState::move_stand_in() {
   std::vector<std::size_t> buckets;
   if (stand_in_ == StandIn::kNone) return buckets;

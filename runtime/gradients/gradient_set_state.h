@@ -29,53 +29,50 @@
 
 namespace kolo {
 
-/// A registered gradient set, as the engine sees it: what was registered, the memory of the
-/// gradients, the plan, the buckets. `iterations()` serves the user's threads during an iteration.
+/// A registered gradient set in the engine: its gradients, their memory, the plan and the buckets.
+/// `iterations()` serves the user's threads during an iteration.
 ///
-/// The engine sets memory and plan before `registration()` completes. The memory never changes; the
-/// plan may change at the end of an iteration, after a vote that is part of the iteration like a
-/// bucket.
+/// The engine sets memory and plan before `registration()` completes. The memory never changes. The
+/// plan may change at the end of an iteration, after a vote that is part of the iteration.
 ///
-/// Threads: the engine's. Between iterations, which order the two, the user's may read.
+/// Threads: the engine's. The user's threads may read between iterations.
 class GradientSetState final : public BucketOwner {
  public:
-  /// `choices` led to the gradients' compression, and hold the open decisions.
+  /// `choices` are the decisions about compression, made and open.
   GradientSetState(std::string name, std::vector<GradientSpec> gradients, GradientOptions options,
                    CompressionChoices choices = {});
-  /// Also writes its iterations to `timeline`. Precondition: it is not submitted yet.
+  /// Makes the set write its iterations to `timeline`. Precondition: the set is not submitted yet.
   void write_to(std::shared_ptr<Timeline> timeline) { iterations_.write_to(std::move(timeline)); }
 
   const std::string& name() const { return name_; }
-  /// The gradients as registered. If the divisor needs the weights of the ranks, a further entry
-  /// holds them.
+  /// The gradients as registered. If the divisor needs weights of ranks, one more entry holds them.
   const std::vector<GradientSpec>& gradients() const { return gradients_; }
-  /// Number of gradients, without weights.
+  /// Returns the number of gradients, without weights.
   std::size_t size() const { return size_; }
   const GradientOptions& options() const { return options_; }
-  /// Threads: any; registration and iterations have locks of their own.
+  /// Threads: any, also for `iterations`; both objects are thread-safe.
   TicketState& registration() { return registration_; }
   GradientIterations& iterations() { return iterations_; }
   const GradientIterations& iterations() const { return iterations_; }
-  /// Whether the set has failed. Every later call then throws the error.
+  /// Returns whether the set has failed. Every later call then throws the error.
   bool failed() const override { return iterations_.failed(); }
 
   // --- The engine's thread --------------------------------------------------------------------
 
-  /// Name, gradients and open choices; must be equal on all ranks.
+  /// Returns name, gradients and open choices as text, which must be equal on all ranks.
   std::string describe() const;
-  /// How gradients are sent now; changed by `settle`.
+  /// The gradients with the compression and wire dtypes now in force; changed by `settle`.
   const std::vector<GradientSpec>& travelling() const { return travelling_; }
-  /// Allocates a gradient for which the caller has no memory and that cannot live in its bucket.
+  /// Allocates memory for a gradient without memory of the caller that cannot be in its bucket.
   void* allocate(std::size_t bytes);
   void* allocate_on_device(std::size_t bytes);
-  /// Creates the ready event of every gradient in device memory. `device` outlives the group's use.
+  /// Creates the ready event of every gradient in device memory. `device` must outlive the set.
   void attach(Device& device);
-  /// The state of host gradients that are cast to a 16-bit wire; outlives every plan.
+  /// Returns the state of host gradients on a 16-bit wire, which stays when the plan changes.
   std::shared_ptr<WireState> wire_state(int ranks);
-  /// The event after which a gradient in device memory is ready.
+  /// Returns the event after which a gradient in device memory is ready.
   const Event& ready_event(std::size_t gradient) const { return events_.ready(gradient); }
-  /// Sets the memory of each gradient, and for gradients in the arena the offset in this region of
-  /// it.
+  /// Sets the memory of each gradient, for gradients in the arena as offset in the set's region.
   void placed(std::vector<BufferView> views, std::vector<std::optional<std::size_t>> arena_offsets,
               std::optional<std::size_t> arena_region, int ranks);
   /// Sets the address of a gradient in device memory, once its bucket has one.
@@ -83,27 +80,27 @@ class GradientSetState final : public BucketOwner {
   std::optional<std::size_t> arena_place(std::size_t gradient) const;
   std::optional<std::size_t> arena_region() const { return arena_region_; }
   /// Sets the plan, each bucket's id, and for buckets in device memory the event after their
-  /// results (null for others). Called between iterations, or as the last part of one.
+  /// results (null for others). Called between iterations, or as the last part of an iteration.
   void planned(Plan plan, std::vector<BucketId> buckets, std::vector<const Event*> finished_events,
                PlanSummary summary);
   const std::vector<BucketId>& buckets() const { return buckets_; }
-  /// The bucket that runs as number `index` in this iteration.
+  /// Returns the bucket that runs as number `index` in this iteration.
   BucketId id_of(std::size_t index) const {
     return index < CompressedSet::kFirst ? buckets_[index] : compressed_.next(index);
   }
   CompressedSet& compressed() { return compressed_; }
   const CompressedSet& compressed() const { return compressed_; }
 
-  /// Whether some gradients are sent dense only until steps are measured.
+  /// Returns whether some gradients are sent dense only until steps are measured.
   bool is_open() const { return !choices_.open.empty(); }
-  /// Whether this gradient is one of those. User's threads may call it, too, between iterations.
+  /// Returns whether this gradient is sent dense only until steps are measured. The user's threads
+  /// may call it, too, between iterations.
   bool is_undecided(std::size_t gradient) const;
-  /// Begins the first of `kMeasuredIterations` dense iterations. They are timed, and the last one
-  /// ends with a vote: once only the vote is left of it, the engine's thread calls `cast_vote`.
-  /// `clock` outlives them.
+  /// Begins the first of `kMeasuredIterations` dense iterations. They are timed by `clock`, which
+  /// must outlive them. When all buckets of the last one are over, the engine's thread calls
+  /// `cast_vote`.
   void measure_dense_steps(const Clock& clock, std::function<void()> cast_vote);
-  /// Makes the open decisions. Returns whether gradients are now sent in another way, which must
-  /// then be planned.
+  /// Makes the open decisions. Returns whether the set must be planned again.
   bool settle(const DenseSteps& measured, const ProcessGrid& grid, const LinkCosts& costs);
   const std::vector<CompressionDecision>& decisions() const { return choices_.decisions; }
   /// Fails the current iteration and every later call. The first error counts.
@@ -115,13 +112,13 @@ class GradientSetState final : public BucketOwner {
   void bucket_abandoned(std::size_t) override { iterations_.bucket_abandoned(); }
   void bucket_rejected(const Error& error) override { fail(error); }
   std::string_view stand_in(std::uint64_t uses) override;
-  /// Whether an iteration without data of this rank is due or in progress.
+  /// Returns whether this rank, having joined, must begin or end an iteration without data.
   bool stands_in() const { return stand_in_ != StandIn::kNone; }
-  /// Begins or ends such an iteration if that is due. Returns the buckets that are ready.
+  /// Begins or ends such an iteration if possible. Returns the buckets that are ready.
   std::vector<std::size_t> move_stand_in();
-  /// All buckets: without one of them, no iteration of the set ends.
+  /// Returns all buckets, because an iteration of the set needs each of them.
   std::vector<BucketId> buckets_rejected_with(BucketId id) const override;
-  /// Threads that wait for its registration or for its gradients.
+  /// Returns the number of threads that wait for the registration or for gradients.
   int waiters() const override { return iterations_.waiters() + registration_.waiters(); }
   bool is_watched() const override { return iterations_.is_watched(); }
 
@@ -133,7 +130,7 @@ class GradientSetState final : public BucketOwner {
   /// as `GradientSet::absent`.
   std::optional<GradientIterations::ReadyBucket> mark_absent(
       std::size_t gradient, std::optional<NativeStream> stream = std::nullopt);
-  /// Called after each mark, which may have completed the weights of the iteration.
+  /// Marks the weights if all gradients are marked. Called after each mark.
   std::optional<GradientIterations::ReadyBucket> mark_weights() {
     return iterations_.mark_weights();
   }
@@ -145,21 +142,20 @@ class GradientSetState final : public BucketOwner {
                 ProgressEngine* progress_engine = nullptr);
   /// See `GradientSet::take_combined`.
   std::vector<std::size_t> take_combined();
-  /// As `GradientSet::set_samples`, with its errors.
+  /// Works like `GradientSet::set_samples`, with its errors.
   void set_samples(double samples);
   const BufferView& view(std::size_t index) const { return views_[index]; }
   const std::vector<BufferView>& views() const { return views_; }
   PlanSummary summary() const;
   std::uint64_t too_large() const { return wire_state_ ? wire_state_->too_large() : 0; }
-  /// Called between iterations, like the functions for compression below. `world_size` is that of
-  /// this job.
+  /// The functions for compression are called between iterations. `world_size` is the group's size.
   CompressionState save_compression() const;
   /// Errors: KoloError(kData) if the state is of another set; then nothing has changed.
   void load_compression(const CompressionState& state);
   void remap_compression(std::span<const CompressionState> old_ranks, int world_size);
 
  private:
-  /// An iteration without data of this rank.
+  /// State of an iteration that this rank, having joined, runs without data.
   enum class StandIn : std::uint8_t { kNone, kDue, kUnderWay };
 
   const std::string name_;
@@ -181,7 +177,7 @@ class GradientSetState final : public BucketOwner {
   GradientEvents events_;
   std::function<void()> cast_vote_;
   StandIn stand_in_ = StandIn::kNone;
-  std::optional<GradientDivisor> divisor_;  // if it needs weights, once they have memory
+  std::optional<GradientDivisor> divisor_;  // empty if it needs no weights
   GradientIterations iterations_{name_, gradients_, size_, compressed_, events_};
 
   mutable Mutex mutex_;

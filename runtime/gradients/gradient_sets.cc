@@ -81,8 +81,8 @@ void GradientSets::begin(const std::shared_ptr<GradientSetState>& group) {
   group->registration().complete();
 }
 
-/// The smallest value counts, that of the rank that waited least. All ranks decide by it, and by
-/// costs that are equal on all ranks.
+/// Starts the vote on the measured times. Its result is the least value of all ranks. All ranks
+/// decide alike, because this result and the link costs are equal on all ranks.
 void GradientSets::cast_vote(const std::shared_ptr<GradientSetState>& group) {
   const ProposalKey key =
       coordinator_.vote("steps " + group->name(), to_word(group->iterations().take_dense_steps()),
@@ -104,8 +104,7 @@ void GradientSets::replace(const std::string& name) {
   const auto former = agreed_.find(name);
   if (former == agreed_.end()) return;
   if (former->second->failed()) {
-    // Other buckets than the rejected one may still be running, so on every rank the set keeps all
-    // of them.
+    // Buckets other than the rejected one may still run, so on all ranks the set keeps all buckets.
     failed_.push_back(std::move(former->second));
   } else {
     former->second->fail(coordinator_.in_group(

@@ -19,13 +19,13 @@ namespace kolo {
 ///
 /// While compression `auto` is open for a set, all ranks vote on the times of dense steps in its
 /// first iterations; a set has at most one vote. The vote is the last part of an iteration, so no
-/// rank has a bucket in flight when it is decided. If the decision changes the plan, all ranks plan
+/// rank has a bucket in flight at its decision. If the decision changes the plan, all ranks plan
 /// the set again at the same point of the order of decisions.
 ///
-/// Threads: the engine's. Errors: errors of planning that may be this rank's alone.
+/// Threads: the engine's. Errors: errors of planning, which other ranks may not have.
 class GradientSets {
  public:
-  /// `step_clock` times steps. All arguments outlive it.
+  /// `step_clock` times steps. All arguments must outlive this object.
   GradientSets(Coordinator& coordinator, const PlanContext& context, BucketRunner& runner,
                const Clock& step_clock, Activity& activity)
       : coordinator_(coordinator),
@@ -35,22 +35,22 @@ class GradientSets {
         activity_(activity) {}
 
   void submit(const std::shared_ptr<GradientSetState>& group);
-  /// All gradients of one bucket are ready.
+  /// Called when all gradients of a bucket are ready.
   void submit(GradientSetState& group, std::size_t bucket);
 
-  /// Handles a decision. Returns false if it does not concern gradient sets.
+  /// Handle a decision of all ranks. Return false if the decision concerns no gradient set.
   bool accept(const Frame& decision);
   bool reject(const ProposalKey& key, const Error& error);
 
-  /// Name of a set in which this rank has marked gradients that no `wait` has completed.
+  /// Returns the name of a set with marked gradients that no `wait` has completed, if any.
   std::optional<std::string> marked() const;
-  /// No registration is proposed and no iteration is in progress.
+  /// Returns true if no registration is proposed and no iteration is in flight.
   bool is_idle() const;
-  /// Begins and ends iterations without data of this rank, as peers invite it. Returns whether none
-  /// is left.
+  /// Begins and ends the iterations that this rank, having joined, runs without data. Returns
+  /// whether none is left.
   bool move_stand_ins();
 
-  /// The job has failed, and with it every set.
+  /// Fails every set, because the job has failed.
   void fail_all(const Error& error) noexcept;
   /// Called after `fail_all`, when the executor and the transport no longer touch memory.
   void stop_all() noexcept;
@@ -70,7 +70,7 @@ class GradientSets {
   std::map<std::string, std::shared_ptr<GradientSetState>> agreed_;  // by name
   std::map<ProposalKey, std::shared_ptr<GradientSetState>> proposed_;
   std::map<ProposalKey, std::shared_ptr<GradientSetState>> undecided_;  // votes
-  /// Replaced; they still own their buckets.
+  /// Failed sets whose name was registered again. They still own their buckets.
   std::vector<std::shared_ptr<GradientSetState>> failed_;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kColdSteps = 3;
 
-/// Lower quartile of the times of the warm steps.
+/// Returns the lower quartile of the times of the warm steps.
 double lower_quartile(std::vector<double> steps_us) {
   const std::span warm = std::span(steps_us).subspan(std::min(kColdSteps, steps_us.size()));
   if (warm.empty()) return 0;

@@ -12,26 +12,26 @@ namespace kolo {
 /// much of that is spent inside `wait`. Unit: microseconds. Threads: one at a time.
 class StepTimes {
  public:
-  /// Starts measuring; the first step that counts begins at the next `end_step`. `clock` outlives
-  /// `take`.
+  /// Starts measuring; the first step that counts begins at the next `end_step`. `clock` must live
+  /// until `take`.
   void start(const Clock& clock) { clock_ = &clock; }
 
-  /// `wait` is called; of several calls without a pause the first one counts.
+  /// Called when `wait` begins; has no effect during a wait that is not paused.
   void begin_wait();
-  /// The wait continues later in this iteration; the time until then is not waiting.
+  /// Called when the program stops waiting, and will wait again in this iteration.
   void pause_wait();
-  /// The last `wait` of an iteration returns.
+  /// Called when the last `wait` of an iteration returns.
   void end_step();
 
-  /// Stops measuring, and returns the lower quartiles of the times since `start`, since a
-  /// disturbance only makes a step longer. The first few steps are left out, because they touch
-  /// memory for the first time. Zero if no others are left.
+  /// Stops measuring, and returns the lower quartiles of the times since `start`, because
+  /// disturbances only make a step longer. Ignores the first few steps, which touch memory for the
+  /// first time. Returns zeros if there are no other steps.
   DenseSteps take();
 
  private:
   const Clock* clock_ = nullptr;  // null unless measuring
   std::optional<TimePoint> step_began_, wait_began_;
-  Duration paused_wait_{0};  // before the last pause
+  Duration paused_wait_{0};  // waited before the last pause
   std::vector<double> steps_us_, waits_us_;
 };
 

@@ -35,7 +35,7 @@ class MessagePool {
     return call;
   }
 
-  /// Precondition: the call is done, and every other reference will only be dropped.
+  /// Takes a finished call back. Precondition: the call is done, and no other object uses it.
   void give_back(std::shared_ptr<MessageCall> call) KOLO_EXCLUDES(mutex_) {
     call->reset();
     call->ready = nullptr;
@@ -44,22 +44,22 @@ class MessagePool {
   }
 
  private:
-  /// The number of threads that are likely to call at the same time.
+  /// Most unused calls in the pool: as many as threads are likely to call at the same time.
   static constexpr std::size_t kMost = 16;
 
   Mutex mutex_;
   std::vector<std::shared_ptr<MessageCall>> unused_ KOLO_GUARDED_BY(mutex_);
 };
 
-/// Makes messages from the send and receive calls of users' threads, and checks the arguments. The
-/// contracts are those of `Group`. Threads: any. Errors: UsageError.
+/// Makes messages from the send and receive calls of users' threads, and checks the arguments.
+/// `Group` documents the contracts. Threads: any. Errors: UsageError.
 class MessageCalls {
  public:
-  /// `pool` and `device` outlive it. `device`: null without one.
+  /// `pool` and `device` must outlive this object. `device` is null if there is none.
   MessageCalls(MessagePool& pool, Device* device, int world_size)
       : pool_(pool), device_(device), world_size_(world_size) {}
 
-  /// A message of these buffers, at least one.
+  /// Makes a message of `buffers`, which has at least one buffer.
   std::shared_ptr<MessageCall> make(Message::Kind kind, const Buffers& buffers, int peer,
                                     std::uint64_t tag, NativeStream stream) const;
 

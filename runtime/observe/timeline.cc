@@ -19,12 +19,12 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kEnd = "\n]\n";
 
-/// One line of JSON; a name may contain any bytes.
+/// Formats one line of JSON; a name may contain any bytes.
 std::string line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// Names a process, or a row of it.
+/// Makes the event that names a process or a row.
 Json naming(const char* what, int process, std::size_t row, std::string_view name) {
   return {{"name", what},
           {"ph", "M"},
@@ -105,8 +105,8 @@ void Timeline::write(const Event& event) {
   if (!failure_.empty()) log::warn(failure_);
 }
 
-/// Removes text that does not fit completely, and ends the file. In most cases there is room for
-/// the end.
+/// Appends text to the file. If that fails, removes the part of the text that was written, and ends
+/// the list of events; in most cases there is room for the end.
 void Timeline::append(const std::string& text) {
   if (file_ << text << std::flush) {
     bytes_ += text.size();

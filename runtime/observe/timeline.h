@@ -42,13 +42,13 @@ class Timeline {
     }
   };
 
-  /// From the time when bucket `index` of a set was ready until it was combined on this rank.
+  /// Writes the event of a bucket, from its start to its end on this rank.
   void bucket(std::string_view set, std::size_t index, const Span& span);
-  /// As `bucket`, for a compressed bucket, with the statistics of the step.
+  /// Works like `bucket`, for a compressed bucket; adds the statistics of its step.
   void group(std::string_view set, const CompressionStats& stats, const Span& span);
-  /// A call of `wait`.
+  /// Writes the event of a call of `wait`.
   void wait(std::string_view set, const Span& span);
-  /// Errors: KoloError(kIo) if events are missing.
+  /// Throws KoloError(kIo) if events are missing from the file.
   void expect_complete();
 
  private:
@@ -61,9 +61,9 @@ class Timeline {
   Mutex mutex_;
   std::map<std::string, std::size_t, std::less<>> rows_ KOLO_GUARDED_BY(mutex_);
   std::ofstream file_ KOLO_GUARDED_BY(mutex_);
-  /// Written so far, up to the end of an event.
+  /// Bytes written so far, up to the end of an event.
   std::uintmax_t bytes_ KOLO_GUARDED_BY(mutex_) = 0;
-  std::string failure_ KOLO_GUARDED_BY(mutex_);  ///< Why events are missing; empty if none is.
+  std::string failure_ KOLO_GUARDED_BY(mutex_);  ///< Why events are missing, or empty.
 };
 
 }  // namespace kolo

@@ -27,11 +27,11 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-/// A year: longer than any job, and in nanoseconds far below the largest 64-bit number.
+/// Largest timeout, a year: longer than any job, and in nanoseconds far below the 64-bit limit.
 constexpr milliseconds kLongestTimeout = std::chrono::hours(24 * 365);
-/// A thread that polls for longer than a minute never sleeps in practice.
+/// Largest `spin`: a thread that polls for a minute never sleeps in practice.
 constexpr microseconds kLongestSpin = std::chrono::minutes(1);
-/// The address space of a process, which also exceeds any message or bucket.
+/// Largest size: the address space of a process, which exceeds any message or bucket.
 constexpr std::size_t kMostBytes = std::size_t{1} << 47;
 constexpr std::size_t kLeastArena = 4096;  // a page
 constexpr OptionRange kSpin{.least = -1, .most = kLongestSpin.count(), .unit = "microseconds"};
@@ -39,12 +39,12 @@ constexpr OptionRange kThreads{.least = 0, .most = 256, .unit = "threads"};
 constexpr std::size_t kLongestPath = 4096;  // Linux's PATH_MAX
 constexpr std::size_t kLongestName = 255;
 
-/// "time limit of start-up; milliseconds, 1 to 31536000000".
+/// Appends unit and range: "time limit of start-up; milliseconds, 1 to 31536000000".
 std::string with_range(std::string_view help, const OptionRange& range) {
   return fmt::format("{}; {}, {} to {}", help, range.unit, range.least, range.most);
 }
 
-/// The option of one field: `parse` checks a text and returns the value, `print` is its inverse.
+/// Makes the option of one field. `parse` checks a text and returns the value; `print` inverts it.
 template <typename Field, typename Parse, typename Print>
 OptionEntry option(std::string name, std::string value, std::string help, Field Options::*field,
                    bool job_wide, Parse parse, Print print) {
@@ -71,7 +71,7 @@ OptionEntry bytes_option(std::string name, std::string_view help, std::size_t Op
       bytes_text);
 }
 
-/// As `bytes_option`, and also accepts "auto".
+/// Works like `bytes_option`, but also accepts "auto".
 OptionEntry auto_bytes_option(std::string name, std::string_view help, std::size_t Options::*field,
                               std::size_t least) {
   return option(

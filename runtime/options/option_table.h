@@ -18,7 +18,7 @@ struct OptionEntry {
   /// Parses and checks `text`, then sets the field; on an error the field keeps its value. Errors:
   /// as in option_values.h.
   std::function<void(Options&, const std::string& text)> set;
-  /// The field's value as text, in the form that `set` parses.
+  /// Returns the field's value as text, in the form that `set` parses.
   std::function<std::string(const Options&)> get;
   bool job_wide = false;  ///< Must be equal on all ranks.
 
@@ -26,7 +26,7 @@ struct OptionEntry {
   std::string variable() const;  ///< "KOLO_FUSION_BYTES"
 };
 
-/// All options, in the order of `Options`. Only this table lists their names.
+/// Returns all options, in the order of `Options`. Only this table lists their names.
 const std::vector<OptionEntry>& option_table();
 
 /// Sets one option. Errors begin with `source`, the name that the user used: "--fusion-bytes",
@@ -34,7 +34,7 @@ const std::vector<OptionEntry>& option_table();
 void set_option(const OptionEntry& entry, Options& options, std::string_view source,
                 const std::string& text);
 
-/// Applies the checks for flags and variables to `options`. Each value is converted to text and
+/// Checks all fields of `options` like flags and variables, by converting each value to text and
 /// back. Errors: as `set_option`.
 Options validated(Options options);
 

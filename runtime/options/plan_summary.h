@@ -7,11 +7,11 @@
 
 namespace kolo {
 
-/// Compression of one group of a gradient set on this rank in the last iteration.
+/// Statistics of one compressed bucket of a gradient set on this rank in the last iteration.
 struct CompressionStats {
   std::string tensors = {};       ///< "'fc1.weight' and 3 more".
   std::string path = {};          ///< The spec in force, with its route.
-  std::size_t elements = 0;       ///< Elements in the group.
+  std::size_t elements = 0;       ///< Elements in the bucket.
   std::size_t steps = 0;          ///< Steps so far, including skipped ones.
   std::size_t skipped_steps = 0;  ///< Steps in which a number on some rank was not finite.
   std::size_t k = 0;              ///< Most pairs that this rank may send; 0 in a dense step.
@@ -24,17 +24,17 @@ struct CompressionStats {
   double gradient_norm = 0.0;     ///< Euclidean norm of the combined gradients.
 };
 
-/// A decision about a group of gradients whose spec left a choice.
+/// A decision about a compressed bucket whose spec left a choice.
 struct CompressionDecision {
   std::string tensors = {};   ///< "'fc1.weight' and 3 more".
-  std::size_t elements = 0;   ///< Elements in the group.
+  std::size_t elements = 0;   ///< Elements in the bucket.
   std::string path = {};      ///< "dense", "dense 16-bit", "top-k through owners", ...
-  double predicted_ms = 0.0;  ///< Predicted time of that path.
+  double predicted_ms = 0.0;  ///< Predicted time of `path`.
   double dense_ms = 0.0;      ///< Predicted time of dense float32.
   std::string reason = {};    ///< Reason, with the predictions that led to it.
 };
 
-/// One line for display: "dense of 'fc1.weight' and 3 more (1000 elements): ...".
+/// Formats a decision for display: "dense of 'fc1.weight' and 3 more (1000 elements): ...".
 std::string to_string(const CompressionDecision& decision);
 
 /// The plan of a gradient set; it stays the same until the set is planned again.
@@ -43,14 +43,14 @@ struct PlanSummary {
   std::size_t buckets = 0;     ///< Number of buckets.
   std::size_t bytes = 0;       ///< Gradient bytes in the caller's dtypes.
   std::size_t wire_bytes = 0;  ///< Bytes that this rank sends to other nodes per iteration.
-  /// Limit of a bucket's size, given or chosen; of buckets in device memory if all gradients are
-  /// there.
+  /// Target size of buckets in bytes, from the option or chosen; for buckets in device memory if
+  /// all gradients are there, else for buckets in host memory.
   std::size_t fusion_bytes = 0;
   std::string algorithm = {};    ///< Algorithm of the largest bucket.
-  std::string compression = {};  ///< Number of gradients per compression spec; empty: all dense.
+  std::string compression = {};  ///< Number of gradients per spec; empty if all are dense.
   std::string reason = {};       ///< Reason for the algorithm of a bucket in device memory.
-  /// Each decision about a group whose spec left a choice ("auto", or a route of top-k), and its
-  /// reason. "auto" is dense until 20 iterations are measured.
+  /// The decisions about compressed buckets whose spec left a choice ("auto", or a route of top-k).
+  /// "auto" is dense until 20 iterations are measured.
   std::vector<CompressionDecision> compression_decisions = {};
   std::uint64_t hash = 0;  ///< Equal on all ranks.
 };

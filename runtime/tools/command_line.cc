@@ -33,13 +33,13 @@ auto naming(std::string_view flag, const Call& call) {
   }
 }
 
-/// The selected subcommand, or the program itself.
+/// Returns the selected subcommand, or the program itself.
 const CLI::App& innermost(const CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   return chosen.empty() ? app : innermost(*chosen.front());
 }
 
-/// The names of all flags, such as "--fusion-bytes".
+/// Returns the names of all flags, such as "--fusion-bytes".
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> flags;
   for (const CLI::Option* option : app.get_options()) {
@@ -148,7 +148,7 @@ std::string describe_usage_error(const CLI::App& app, const CLI::ParseError& err
       }
       return fmt::format("no option {}{}", text, suggestion(text, flags_of(command)));
     }
-    // CLI11 reports a missing subcommand before it names the argument that is none.
+    // CLI11 reports a missing subcommand before it names an argument that is not a subcommand.
     const std::vector<std::string> subcommands = subcommands_of(command);
     if (!subcommands.empty()) {
       return fmt::format("no subcommand '{}'{}", text, suggestion(text, subcommands));

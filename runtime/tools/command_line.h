@@ -18,7 +18,7 @@ namespace kolo {
 
 class Runtime;
 
-/// Whether a program has the runtime option with this name ("fusion_bytes").
+/// A function that returns whether a program has the runtime option `name` ("fusion_bytes").
 using IsWanted = std::function<bool(std::string_view name)>;
 
 /// The heading of the runtime options in --help.
@@ -30,54 +30,54 @@ void add_runtime_options(
     CLI::App& app, Options& options,
     const IsWanted& is_wanted = [](std::string_view) { return true; });
 
-/// Whether only gradient sets read this option.
+/// Returns whether only gradient sets read this option.
 bool is_of_gradients(std::string_view name);
 
-/// An option, whether this call reads it, and the setting that makes it be read: "--memory user".
+/// An option, whether this call reads it, and the setting that is needed for that: "--memory user".
 struct OptionUse {
   std::string_view flag;
   bool is_read;
   std::string_view reader;
 };
 
-/// Precondition: `command` has these options. Errors: UsageError for an option that was given and
-/// that this call would ignore; it says what reads the option.
+/// Throws UsageError if an option was given that this call would ignore; the error names the
+/// setting that reads the option. Precondition: `command` has these options.
 void require_read(const CLI::App& command, std::initializer_list<OptionUse> uses);
 
-/// As `require_read`, for all runtime options of `command`.
+/// Works like `require_read`, for all runtime options of `command`.
 void require_runtime_read(const CLI::App& command, const IsWanted& is_read,
                           std::string_view reader);
 
-/// A check for `CLI::Option`: the value must be one of `names`; the error suggests the nearest one.
+/// Makes a check for `CLI::Option`: the value is in `names`; the error suggests the nearest name.
 std::function<std::string(const std::string& text)> one_of(std::vector<std::string> names);
 
-/// Converts each text ("4M") to bytes. Errors: KoloError(kConfig) naming `flag` and text.
+/// Converts each text ("4M") to bytes. Throws KoloError(kConfig), which names `flag` and text.
 std::vector<std::size_t> parse_sizes(std::string_view flag, const std::vector<std::string>& texts);
 
-/// The end of every program's --help: exit statuses and environment variables.
+/// Returns the last part of every program's --help: exit statuses and environment variables.
 std::string help_footer();
 
-/// The text of a usage error, with the option or subcommand that was probably meant.
+/// Returns the text of a usage error, with the nearest name of an option or subcommand.
 std::string describe_usage_error(const CLI::App& app, const CLI::ParseError& error);
 
-/// Parses the arguments of a subcommand; returns false if --help was given and has been printed.
-/// Errors: UsageError that points to its --help.
+/// Parses the arguments of a subcommand; returns false if --help was given, and prints it. Throws
+/// UsageError, which mentions the subcommand's --help.
 bool parse_arguments(CLI::App& app, int argc, const char* const* argv);
 
-/// Calls `write` on rank 0, which writes the results of all ranks. Collective. Errors: those of
-/// `write` on rank 0; an error of the same class on all others.
+/// Calls `write` on rank 0, to write the results of all ranks. Collective. If `write` throws, rank
+/// 0 throws its error, and the other ranks throw an error of the same class.
 void on_first_rank(Runtime& runtime, const std::function<void()>& write);
 
-/// Checks at the start whether rank 0 can write to `path`, unless it is empty; see
-/// `expect_writable`. Collective. Errors: KoloError(kIo) on every rank.
+/// Checks whether rank 0 can write to `path`, unless `path` is empty; see `expect_writable`.
+/// Collective; called before the work begins. Throws KoloError(kIo) on every rank.
 void expect_output(Runtime& runtime, const std::string& path);
 
-/// Calls `run`, and returns its exit status. Logs an error, unless it is logged already, and
-/// returns the exit status of its class.
+/// Calls `run`, and returns its exit status. If `run` throws, logs the error unless that was done
+/// before, and returns the exit status of its class.
 int run_program(const std::function<int()>& run);
 
-/// Runs a program: parses the arguments, calls `run`, which returns false if results are wrong, and
-/// returns the exit status.
+/// Runs a program: parses the arguments, calls `run`, and returns the exit status. `run` returns
+/// false if results are wrong.
 int run_program(CLI::App& app, int argc, const char* const* argv, const std::function<bool()>& run);
 
 }  // namespace kolo

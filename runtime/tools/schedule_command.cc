@@ -28,7 +28,7 @@ namespace {
 constexpr int kMostRanks = 256;
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
-/// A check for `CLI::Option`: `parse` accepts the value.
+/// Makes a check for `CLI::Option`: `parse` must accept the value.
 template <typename Parse>
 auto readable(Parse parse) {
   return [parse](const std::string& text) -> std::string {
@@ -66,7 +66,7 @@ BucketLayout layout_of(const CollectiveSpec& spec, const std::string& memory,
   return layout;
 }
 
-/// "predicted: bruck 36.0 us, direct 38.0 us"; cheapest first.
+/// Formats predicted times, cheapest first: "predicted: bruck 36.0 us, direct 38.0 us".
 std::string predictions(const CompileContext& context) {
   std::vector<std::pair<double, std::string_view>> all;
   for (const Choice& each : considered(context)) {

@@ -16,12 +16,12 @@ namespace kolo {
 /// The subcommand `schedule`, which prints the schedules of a collective without a job.
 class ScheduleCommand {
  public:
-  /// Adds the subcommand to `app`, which outlives it.
+  /// Adds the subcommand to `app`, which must outlive this object.
   explicit ScheduleCommand(CLI::App& app);
 
-  /// Whether the command line has the subcommand.
+  /// Returns whether the command line has the subcommand.
   bool chosen() const;
-  /// Errors: UsageError for arguments that contradict each other; KoloError(kIo).
+  /// Prints the schedules. Throws UsageError if arguments contradict each other; KoloError(kIo).
   void run() const;
 
  private:
@@ -35,7 +35,7 @@ class ScheduleCommand {
     std::string svg;
   };
 
-  /// The schedules of all ranks, by rank.
+  /// Returns the schedules of all ranks, by rank.
   std::vector<Schedule> schedules(const ProcessGrid& grid, std::size_t bytes) const;
 
   CLI::App& command_;

@@ -28,7 +28,7 @@ class Ordering {
     add_meetings();
     ensure(!before_.sort(), "steps wait in a circle");
     for (const Node node : before_.order()) {
-      // The joint start of native steps takes no time.
+      // A node for the joint start of native steps takes no round.
       for (const Node earlier : before_.before(node)) {
         const std::size_t lasts = earlier < steps_.size() ? 1 : 0;
         round_[node] = std::max(round_[node], round_[earlier] + lasts);
@@ -81,7 +81,7 @@ class Ordering {
 
   /// Native steps with the same number start together.
   void add_meetings() {
-    using Key = std::tuple<NativeGroup, int, std::uint32_t>;  // group, node of it, ordinal
+    using Key = std::tuple<NativeGroup, int, std::uint32_t>;  // group, node, ordinal
     std::map<Key, Node> meetings;
     each_step([&](const Step& step, StepPlace place, Node node) {
       if (step.kind != StepKind::kNative) return;

@@ -16,7 +16,7 @@ constexpr std::size_t kBoxWidth = 104;
 constexpr std::size_t kBoxHeight = 20;
 constexpr std::size_t kBoxGap = 6;
 constexpr std::size_t kRoundHeight = 44;
-/// Distance from a box to the point where its arrow meets the line of a peer.
+/// Vertical distance from a box to the point where its arrow meets the line of a peer.
 constexpr std::size_t kReach = 16;
 constexpr std::size_t kLeft = 44;
 constexpr std::size_t kTop = 76;
@@ -79,13 +79,14 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-/// The elements that a box names: those that are sent or that the step writes.
+/// Returns the range that a box names: the elements that are sent or that the step writes.
 const Range& shown_range(const Step& step, const Step* send) {
   if (send != nullptr) return send->sources[0];
   return step.target.count > 0 || step.sources.empty() ? step.target : step.sources[0];
 }
 
-/// "reduce 16-31", or only the kind if both do not fit. `send` is the send that matches a receive.
+/// Returns the text of a box, "reduce 16-31", or only the kind if both do not fit. `send` is the
+/// send that matches a receive.
 std::string box_text(const Step& step, const Step* send) {
   const std::string_view kind = to_string(step.kind);
   if (step.kind == StepKind::kSignal || step.kind == StepKind::kAwait) {
@@ -140,14 +141,14 @@ class Drawing {
   }
   std::size_t round_top(std::size_t round) const { return kTop + round * kRoundHeight; }
 
-  /// The upper left corner of a box.
+  /// Returns the upper left corner of a box.
   Point corner(StepPlace place) const {
     const auto rank = static_cast<std::size_t>(place.rank);
     return {lane_left(rank) + slots_[rank][place.step] * (kBoxWidth + kBoxGap),
             round_top(order_.round[rank][place.step])};
   }
 
-  /// The send that matches a receive; null for other steps.
+  /// Returns the send that matches a receive; null for other steps.
   const Step* send_of(int rank, StepId id) const {
     const auto row = static_cast<std::size_t>(rank);
     if (schedules_[row].steps[id].kind != StepKind::kRecv) return nullptr;

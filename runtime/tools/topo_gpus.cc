@@ -85,7 +85,7 @@ void append_row(std::string& text, const std::vector<std::string>& cells, std::s
   text += '\n';
 }
 
-/// A matrix of GPUs by GPUs and network cards, with the layout of `nvidia-smi topo -m`.
+/// Appends a matrix of GPUs by GPUs and network cards, with the layout of `nvidia-smi topo -m`.
 void append_matrix(std::string& text, const json& gpus, const json& names) {
   const std::size_t count = gpus["devices"].size();
   std::vector<std::string> cells = {""};

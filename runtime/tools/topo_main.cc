@@ -27,12 +27,12 @@ struct TopoOptions {
   Options runtime;
 };
 
-/// The runtime options that determine nodes of ranks and link costs.
+/// The runtime options that determine the nodes of ranks and the link costs.
 constexpr std::array<std::string_view, 7> kRuntimeOptions = {
     "node_id",          "arena_bytes",     "link_costs",    "calibrate",
     "calibration_file", "connect_timeout", "reduce_threads"};
 
-/// This machine's hardware: `TopoReport::nodes`, as text.
+/// Discovers this machine's hardware. Returns its element of `TopoReport::nodes` as text.
 std::string look_at_node(const Connection& connection) {
   const HardwareSnapshot hardware = discover_hardware();
   const nlohmann::json node = {

@@ -31,7 +31,7 @@ json to_json(const LinkCosts& costs) {
   return values;
 }
 
-/// The all-reduces that "auto" considers in host memory, and its choices.
+/// Predicts the times of the all-reduces that "auto" considers in host memory, and its choices.
 json predictions(const ProcessGrid& grid, const LinkCosts& costs) {
   const CollectiveSpec spec = CollectiveSpec::all_reduce(grid.world_size());
   const CompileOptions options{.link_costs = costs};

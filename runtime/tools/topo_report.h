@@ -16,15 +16,15 @@ namespace kolo {
 struct TopoReport {
   ProcessGrid grid;
   /// By node: {hardware: `to_json(HardwareSnapshot)`, gpus: `gpus_to_json(...)`, network:
-  /// {interface, address} towards the other nodes (empty with one node), reduce_threads: threads
-  /// that help each rank}.
+  /// {interface, address} towards the other nodes (empty with one node), reduce_threads: helper
+  /// threads of each rank}.
   std::vector<nlohmann::json> nodes;
   LinkCosts costs;
   std::string costs_source;  ///< "measured in 120 ms", ...
   int start_up_rounds = 0;   ///< See `Connection`.
 };
 
-/// A snapshot as JSON, for the exchange between ranks and for the report.
+/// Converts a snapshot to JSON, for the exchange between ranks and for the report.
 nlohmann::json to_json(const HardwareSnapshot& hardware);
 
 /// {ranks: [{rank, node, local_rank, cross_rank}],
@@ -35,11 +35,11 @@ nlohmann::json to_json(const HardwareSnapshot& hardware);
 ///                fusion_bytes, us: {algorithm: microseconds}}]}
 nlohmann::json to_json(const TopoReport& report);
 
-/// `to_json(report)` as readable tables, without costs and algorithms of devices or networks that
-/// the job does not have.
+/// Formats `to_json(report)` as readable tables, without costs and algorithms of devices or
+/// networks if the job has none.
 std::string to_text(const nlohmann::json& report);
 
-/// The GPUs of one node, for `kolo-topo`:
+/// Converts the GPUs of one node to JSON, for `kolo-topo`:
 ///
 /// {absence: why there is none, or null,
 ///  devices: [{index, name, address, compute_capability, memory_bytes, numa_node, cpus,
@@ -49,7 +49,7 @@ std::string to_text(const nlohmann::json& report);
 ///            distance}]]}
 nlohmann::json gpus_to_json(const GpuInventory& inventory, const HardwareSnapshot& hardware);
 
-/// The GPUs as text, indented as part of a node. `hardware` is the node's, as JSON.
+/// Formats the GPUs as text, indented as part of a node. `hardware` is the node's hardware as JSON.
 std::string gpus_to_text(const nlohmann::json& gpus, const nlohmann::json& hardware);
 
 }  // namespace kolo

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-/// "4 B", "64 KiB", "1 GiB".
+/// Formats a size: "4 B", "64 KiB", "1 GiB".
 std::string size_text(std::size_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   std::size_t unit = 0;
@@ -24,7 +24,7 @@ std::string size_text(std::size_t bytes) {
   return fmt::format("{} {}", bytes, kUnits[unit]);
 }
 
-/// "1 rank", "2 ranks".
+/// Formats a count: "1 rank", "2 ranks".
 std::string count_text(std::size_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
@@ -61,7 +61,7 @@ std::string ranks_text(const json& ranks) {
          "  cross rank: number of its node among the nodes that have this local rank\n";
 }
 
-/// Vendor and model, or their numbers if the machine does not know the names.
+/// Returns vendor and model, or their numbers if the machine does not know the names.
 std::string device_name(const json& device) {
   const std::string name = device["name"];
   if (!name.empty()) return name;
@@ -140,7 +140,7 @@ constexpr std::pair<std::string_view, std::string_view> kCostTexts[] = {
     {"rank_cores", "cores of each rank; below 1, ranks outnumber cores"},
 };
 
-/// The kinds of links that the job has: link costs and choices of others are left out.
+/// The kinds of links that the job has. Link costs and choices of other kinds are not shown.
 struct Parts {
   bool several_ranks = false, several_nodes = false, devices = false;
 };
@@ -186,7 +186,7 @@ std::string costs_text(const json& report, const Parts& parts) {
   return text + "\n  us: microseconds; bytes_per_us: 1000 is 1 GB/s. --link-costs sets them.\n";
 }
 
-/// "hier:ring" for "hierarchical:direct,ring", which keeps the table narrow.
+/// Returns "hier:ring" for "hierarchical:direct,ring", to keep the table narrow.
 std::string column_name(const std::string& algorithm) {
   const std::size_t comma = algorithm.find(',');
   return comma == std::string::npos ? algorithm : "hier:" + algorithm.substr(comma + 1);

@@ -8,12 +8,12 @@
 namespace kolo {
 namespace {
 
-/// A string short enough to need no memory from the heap.
+/// Short enough that a std::string with this text needs no heap memory.
 constexpr const char* kNoMemory = "out of memory";
 
 Error completed(Error error, int rank, const Activity& activity) {
-  // An error of an invariant belongs to this rank. Other errors may occur on all ranks, and must
-  // then have equal texts.
+  // Internal errors are this rank's own. Other errors may occur on all ranks, and then must have
+  // equal texts, without a rank.
   if (error.rank < 0 && error.code == ErrorCode::kInternal) error.rank = rank;
   if (error.verb.empty()) error.verb = to_string(activity.verb());
   if (error.bucket.empty()) error.bucket = activity.bucket();

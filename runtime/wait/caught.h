@@ -11,10 +11,10 @@ namespace kolo {
 /// the engine's.
 class Activity {
  public:
-  /// `pulse`, if there is one, outlives it.
+  /// `pulse` may be null; otherwise it must outlive this object.
   explicit Activity(Pulse* pulse = nullptr) : pulse_(pulse) {}
 
-  /// `bucket`: the name of a bucket or set, if one is processed.
+  /// Begins `verb`. `bucket` is the name of the bucket or set that is processed, if there is one.
   void begin(EngineVerb verb, std::string_view bucket = {}) {
     verb_ = verb;
     bucket_ = bucket;
@@ -30,16 +30,15 @@ class Activity {
   std::string_view bucket_;
 };
 
-/// The current exception, as an error of `rank`. A KoloError keeps its fields, and empty ones are
-/// filled in; std::bad_alloc becomes kResources, any other exception kInternal. Precondition:
-/// called inside a handler. Without memory for texts the error has none.
+/// Converts the current exception to an error of `rank`. A KoloError keeps its fields, and empty
+/// fields are filled in; std::bad_alloc becomes kResources, any other exception kInternal. If there
+/// is no memory for texts, they stay empty or short. Precondition: called inside a handler.
 Error caught_error(int rank, const Activity& activity) noexcept;
 
-/// A copy; its texts are empty if there is no memory for them.
+/// Copies an error. If there is no memory for the texts, the copy says only that.
 Error copied(const Error& error) noexcept;
 
-/// Calls `step`, and ignores an exception, so that later steps still run. Returns whether there was
-/// none.
+/// Calls `step`. Returns false instead of throwing an exception, so that later steps still run.
 template <typename Step>
 bool succeeds(const Step& step) noexcept {
   try {

@@ -15,8 +15,8 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kNoQuota = std::numeric_limits<std::size_t>::max();
-/// Four threads of a rank that shares memory bandwidth with no other nearly saturate it. A
-/// documented default: it changes the time of a sum, not its bits.
+/// Highest number of helper threads. Four threads of a single rank nearly saturate the memory
+/// bandwidth. A documented default: it changes the time of a sum, not its bits.
 constexpr std::size_t kMostSpare = 3;
 
 std::size_t compute_threads() {
@@ -26,8 +26,8 @@ std::size_t compute_threads() {
   return static_cast<std::size_t>(std::max(threads, 1L));
 }
 
-/// The quota of one control group, in cores, rounded down to at least one. Version 2 has one file
-/// for both numbers; version 1 has two files, and -1 for no quota.
+/// Returns the quota of one control group, in cores, rounded down to at least one. Version 2 has
+/// one file for both numbers; version 1 has two files, and -1 for no quota.
 std::size_t quota_of(const std::filesystem::path& group) {
   double quota = 0;
   double period = 0;
@@ -40,8 +40,8 @@ std::size_t quota_of(const std::filesystem::path& group) {
   return static_cast<std::size_t>(std::max(quota / period, 1.0));
 }
 
-/// The directory of the control-group hierarchy with these controllers, relative to the root; empty
-/// if it does not limit CPU time. Version 2 lists no controllers.
+/// Returns the directory of the control-group hierarchy with these controllers, relative to the
+/// root; empty if the hierarchy does not limit CPU time. Version 2 lists no controllers.
 std::optional<std::filesystem::path> hierarchy_of(const std::string& controllers) {
   const std::filesystem::path mounted("sys/fs/cgroup");
   if (controllers.empty()) return mounted;
@@ -98,7 +98,7 @@ CoreUse core_use_of(const std::string& text) {
 }
 
 bool fit(std::span<const CoreUse> ranks, std::size_t granted, std::size_t extra) {
-  // Ranks that may use only these cores must fit on them. This is Hall's condition, checked for the
+  // Ranks that may use only `cores` must fit on `cores`. This is Hall's condition, checked for the
   // core set of each rank and for the union of all.
   const auto fits_on = [&](const std::vector<int>& cores, std::size_t limit) {
     std::size_t threads = 0;

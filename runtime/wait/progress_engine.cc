@@ -12,12 +12,12 @@
 namespace kolo {
 namespace {
 
-/// A device does not wake the holder, so it is polled this often while it works.
+/// Longest sleep while a device works, because a device does not wake the driving thread.
 constexpr Duration kDeviceSleep = std::chrono::microseconds(20);
-/// An idle engine sleeps until it is woken.
+/// Sleep limit of an idle engine, which sleeps until it is woken.
 constexpr Duration kNoLimit = Duration::max();
 
-/// The longest that the next sleep may take.
+/// Returns the longest time that the next sleep may take.
 Duration sleep_limit(const Pollable& engines) {
   if (engines.device_busy()) return kDeviceSleep;
   return engines.idle() ? kNoLimit : kPendingSleep;
@@ -41,7 +41,7 @@ void AbortedWaiters::release(const Error& error) {
   error_ = error;
   is_released_.store(true, std::memory_order_release);
   for (Place* place : places_) {
-    // A thread that holds its mutex has not seen the change and is not asleep yet.
+    // After this lock, the waiter either sleeps, and is notified, or sees `is_released_`.
     { const MutexLock asleep(place->mutex_); }
     place->changed_.notify_all();
   }
@@ -65,7 +65,7 @@ ProgressEngine::ProgressEngine(Pollable& engines, Transport& transport, const Wa
   for (const int fd : fds) watched_.push_back({.fd = fd, .events = POLLIN, .revents = 0});
 }
 
-/// Calls a function of the transport that may throw. Threads: the holder's.
+/// Calls a function of the transport; an exception ends the job. Threads: the driving thread's.
 template <typename Call>
 void ProgressEngine::guard(const Call& call) noexcept {
   if (Pulse* const pulse = engines_.pulse()) pulse->beat(EngineVerb::kWait);
@@ -76,7 +76,7 @@ void ProgressEngine::guard(const Call& call) noexcept {
   }
 }
 
-/// A rank on another node may be stuck; its connections do not show that.
+/// Ends the job if a rank on another node has reported by the listener that it is stuck.
 void ProgressEngine::answer_listener() {
   if (listener_ == nullptr) return;
   guard([&] {
@@ -112,22 +112,22 @@ void ProgressEngine::attend(Next next) {
   threads_.enter();
   while (!try_acquire()) {
     if (!progress_lock_.call()) continue;
-    transport_.ring(transport_.rank());  // The holder may be asleep.
+    transport_.ring(transport_.rank());  // The driving thread may be asleep.
     return;
   }
   const ProgressLockHolder lock_holder(*this, next);
-  // Often nothing is left to do after the first poll, which the second finds out.
+  // Often one poll does all work; a second poll without progress shows that.
   moved_ = engines_.poll() && (next == Next::kDrive || engines_.poll());
   has_polled_ = next == Next::kDrive;
 }
 
 void ProgressEngine::give_up(const Error& error) {
   aborted_waiters_.release(error);
-  if (!progress_lock_.give_up()) call_engine_thread(kDriveNow);  // It has just returned.
+  if (!progress_lock_.give_up()) call_engine_thread(kDriveNow);  // The stuck thread has just left.
 }
 
 bool ProgressEngine::go_on(Deadline& deadline) {
-  // Right after `attend` a poll finds nothing, and takes time on a shared core.
+  // Right after `attend` nothing is due, and a poll takes time on a shared core.
   const bool is_due = !std::exchange(has_polled_, false) || engines_.has_submissions();
   moved_ = is_due && engines_.poll();
   if (moved_) {
@@ -150,8 +150,8 @@ void ProgressEngine::release(Next next) noexcept {
   for (;;) {
     const bool idle = engines_.idle();
     const bool is_watched = progress_lock_.is_watched();
-    // If only incoming data can advance the work, the engine's thread may keep watching for it,
-    // unless the caller will return before it comes.
+    // If only incoming data can advance the work, the engine's thread may keep watching for that
+    // data, unless the caller will drive again soon.
     const bool can_watch =
         idle || (next == Next::kUnknown && !moved_ && watch_limit_ <= sleep_limit(engines_));
     ProgressLock::Leave left = ProgressLock::Leave::kCalled;
@@ -193,7 +193,7 @@ void ProgressEngine::unarm() {
 // --- The engine's thread ------------------------------------------------------------------------
 
 void ProgressEngine::run() noexcept {
-  std::uint64_t drives = 0;  // count at its last turn in the lock
+  std::uint64_t drives = 0;  // `drives_` when this thread last drove
   while (!engines_.ended()) {
     const bool may_drive = call_.answer() != static_cast<std::uint32_t>(kStandBy);
     if (!may_drive || progress_lock_.end_watch() == ProgressLock::Take::kRefused) {
@@ -206,7 +206,7 @@ void ProgressEngine::run() noexcept {
     const bool was_driven = drives != known;
     if (was_driven && engines_.idle()) {
       if (progress_lock_.leave() == ProgressLock::Leave::kLeft) {
-        // No thread drives now, and perhaps none will.
+        // No thread drives now; a user's thread may drive again soon.
         call_.sleep(kStandByTime);
         continue;
       }

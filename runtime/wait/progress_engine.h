@@ -24,8 +24,8 @@
 
 namespace kolo {
 
-/// Threads that sleep until the driving thread has completed what they wait for. If the holder is
-/// given up, they are woken with the error.
+/// Threads that sleep until the driving thread completes their operations. If the driving thread is
+/// given up, because it is stuck in a call, these threads wake and get an error.
 ///
 /// Threads: any.
 class AbortedWaiters {
@@ -44,7 +44,7 @@ class AbortedWaiters {
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
 
-    /// The holder was given up, and `changed` was notified.
+    /// Returns true once the driving thread was given up and `changed` was notified.
     bool is_released() const { return all_ != nullptr && all_->is_released(); }
 
    private:
@@ -55,10 +55,10 @@ class AbortedWaiters {
     ConditionVariable& changed_;
   };
 
-  /// Gives up the holder for good, with this error. The first error counts.
+  /// Gives up the driving thread for good, with this error. The first error counts.
   void release(const Error& error) KOLO_EXCLUDES(mutex_);
   bool is_released() const { return is_released_.load(std::memory_order_acquire); }
-  /// Throws the error if the holder was given up.
+  /// Throws the error if the driving thread was given up.
   void throw_if_released() const;
 
  private:
@@ -71,11 +71,11 @@ class AbortedWaiters {
   std::atomic<bool> is_released_{false};
 };
 
-/// The deadline of a wait. The time starts at the first check, which is when a thread has polled
-/// without success: most waits end before that, and need not read the clock.
+/// The deadline of a wait. The time starts at the first call of `get`, after some polls without
+/// success. Most waits end before that, and so never read the clock.
 class Deadline {
  public:
-  /// 0: never.
+  /// A timeout of 0 means no deadline.
   explicit Deadline(std::chrono::milliseconds timeout) : timeout_(timeout) {}
   /// The time starts at `begin`.
   Deadline(std::chrono::milliseconds timeout, TimePoint begin) : timeout_(timeout) {
@@ -96,34 +96,33 @@ class Deadline {
   std::optional<TimePoint> end_ = {};
 };
 
-/// What a holder drives: the engines of a rank.
-///
-/// Threads: the holder's; any for `has_submissions`.
+/// The interface of the engines of a rank for the driving thread.
+/// Threads: the driving thread's; any for `has_submissions`.
 class Pollable {
  public:
   virtual ~Pollable() = default;
 
   /// Advances all work as far as possible, and never blocks. Returns whether anything advanced.
   virtual bool poll() noexcept = 0;
-  /// Whether users' threads have submitted anything since the last poll.
+  /// Returns whether users' threads have submitted anything since the last poll.
   virtual bool has_submissions() const = 0;
-  /// Whether nothing is in flight.
+  /// Returns whether nothing is in flight.
   virtual bool idle() const = 0;
-  /// Whether a device is at work; devices do not wake the holder.
+  /// Returns whether a device is at work; devices do not wake the driving thread.
   virtual bool device_busy() const = 0;
   /// Leaves the job at once, with this error.
   virtual void abort(Error error) = 0;
   /// Ends the job with the current exception, which was thrown in `verb`.
   virtual void fail_with_exception(EngineVerb verb) noexcept = 0;
-  /// Whether the job has ended.
+  /// Returns whether the job has ended.
   virtual bool ended() const = 0;
-  /// Receives the holder's current verb; may be null.
+  /// Returns the object that receives the driving thread's current verb; may be null.
   virtual Pulse* pulse() const = 0;
 };
 
 /// Decides which thread drives the engines of a rank: a thread that waits polls the engine itself.
-/// The engine's own thread (`EngineThread`) does so only if no thread waits and there is work. Then
-/// a blocking call needs no switch between threads, and no system call while ranks fit the cores.
+/// The engine's own thread (`EngineThread`) does so only if no thread waits and there is work. So a
+/// blocking call needs no switch between threads and, if ranks fit the cores, no system call.
 ///
 ///   the engine's thread    sleeps                                until
 ///   watching               on all descriptors of the transport   news, or a call; without a limit
@@ -133,16 +132,16 @@ class Pollable {
 ///   driving                -                                     nothing advances, or a user's
 ///                                                                thread wants the lock
 ///
-/// It stands by while a user's thread has the lock, and watches again once no thread has driven for
-/// `kStandByTime`, so users' threads leave the lock at no cost. A user's thread that leaves
-/// unfinished work arms the transport again if the engine's thread watches, or else calls that
-/// thread.
+/// The engine's thread stands by while a user's thread has the lock, and watches again once no
+/// thread has driven for `kStandByTime`, so leaving the lock costs users' threads nothing. A user's
+/// thread that leaves unfinished work arms the transport again if the engine's thread watches, and
+/// calls that thread otherwise.
 ///
 /// Threads: any for `drive` and `attend`; `run` is the engine's thread.
-/// Errors:  an exception of the engine or the transport ends the job; the lock becomes free.
+/// Errors:  an exception of the engine or the transport ends the job and frees the lock.
 class ProgressEngine {
  public:
-  /// What the caller of `attend` will call next.
+  /// The next call that the caller of `attend` will make.
   enum class Next : std::uint8_t { kUnknown, kDrive };
 
   /// `transport` is the job's; `threads` are the threads that call `drive` and `attend`. Errors
@@ -150,8 +149,8 @@ class ProgressEngine {
   ProgressEngine(Pollable& engines, Transport& transport, const WaitPolicy& policy,
                  UserThreads threads = {}, OutOfBandAbort* listener = nullptr);
 
-  /// Drives until `settled()`, for a thread that waits. Returns before `settled()` if another
-  /// user's thread drives, after `deadline`, and when the engine has ended.
+  /// Drives the engines until `settled()` returns true; called by a thread that waits. Returns
+  /// earlier if another user's thread drives, after `deadline`, and when the engine has ended.
   template <typename Settled>
   void drive(const Settled& settled, Deadline& deadline) {
     threads_.enter();
@@ -163,23 +162,23 @@ class ProgressEngine {
     }
   }
 
-  /// For a thread that has submitted work and does not wait: starts as much as it can, and leaves
-  /// the rest to the background. `next` says whether the caller is about to drive: then the
-  /// engine's thread need not be called until it stops standing by.
+  /// Starts submitted work as far as possible, and leaves the rest to the background; called by a
+  /// thread that has submitted work. If `next` is kDrive, the engine's thread is not called,
+  /// because the caller will drive soon.
   void attend(Next next);
 
-  /// Drives while no other thread does, until the engine has ended.
+  /// Drives the engines while no other thread does, until the engine has ended.
   void run() noexcept;
 
-  /// The driving thread is stuck in a call: threads that wait for it get `error`. Threads: any.
+  /// Gives up the driving thread, which is stuck: waiting threads get `error`. Threads: any.
   void give_up(const Error& error);
   AbortedWaiters& aborted_waiters() { return aborted_waiters_; }
 
-  /// For the watchdog.
+  /// Returns the lock, for the watchdog.
   ProgressLock& progress_lock() { return progress_lock_; }
 
  private:
-  /// Leaves the lock at the end of the scope, for a user's thread that has taken it.
+  /// Releases, at the end of the scope, the lock that a user's thread has taken.
   class ProgressLockHolder {
    public:
     ProgressLockHolder(ProgressEngine& progress_engine, Next next)
@@ -215,22 +214,22 @@ class ProgressEngine {
   ProgressLock progress_lock_;
   AbortedWaiters aborted_waiters_;
 
-  // Used by the driving thread, whichever it is.
+  // Used by the current driving thread.
   Spinner spinner_;
-  std::atomic<std::uint64_t> drives_{0};  // by users' threads; written by the holder
+  std::atomic<std::uint64_t> drives_{0};  // by users' threads; written under the lock
   Duration watch_limit_{};                // of the current watch
   bool moved_ = false;                    // in the last poll
-  bool has_polled_ = false;               // for a caller that is about to wait
+  bool has_polled_ = false;               // in `attend`, for a caller that waits next
 
-  // For calls to the engine's thread; a call to drive overrides one to stand by.
+  // The doorbell calls the engine's thread. `kDriveNow` overrides `kStandBy`.
   static constexpr Doorbell::News kStandBy = Doorbell::News::kSignal;
   static constexpr Doorbell::News kDriveNow = Doorbell::News::kUrgent;
   Doorbell call_;
   FileDescriptor call_fd_;
-  std::vector<pollfd> watched_;  // its doorbell, the transport's descriptors and the listener's
+  std::vector<pollfd> watched_;  // of the doorbell, transport and listener
 };
 
-/// The thread that drives an engine while no user's thread does; see `ProgressEngine`.
+/// The thread that drives the engines while no user's thread does; see `ProgressEngine`.
 class EngineThread {
  public:
   explicit EngineThread(ProgressEngine& progress_engine);
@@ -255,11 +254,12 @@ class Waiting {
   std::atomic<int>& waiters_;
 };
 
-/// Waits until `settled()`: drives the engine if there is a holder and no other thread drives it,
-/// or else sleeps until the driving thread notifies `changed`. Returns false if `deadline` passes
-/// first; throws if the driving thread is given up.
+/// Waits until `settled()` returns true. Drives the engines if `progress_engine` is not null and no
+/// other thread drives; otherwise sleeps until the driving thread notifies `changed`. Returns false
+/// if `deadline` passes first; throws if the driving thread is given up.
 ///
-/// Precondition: `settled` may be called without the mutex, and changes under it.
+/// Precondition: `settled` may be called without the mutex; its result changes only under the
+///               mutex.
 template <typename Settled>
 bool wait_until(Deadline deadline, ProgressEngine* progress_engine, const Settled& settled,
                 Mutex& mutex, ConditionVariable& changed) {

@@ -5,20 +5,20 @@
 
 namespace kolo {
 
-/// The right to drive an engine: only the thread in the lock may poll the engine. Users' threads
-/// take the lock while they wait, the engine's own thread when no other does. Besides the kind of
-/// thread in the lock, the value holds these flags:
+/// The lock for driving the engines: only its holder, the driving thread, may poll them. Users'
+/// threads take the lock while they wait; the engine's own thread takes it when no other thread
+/// does. Besides the kind of the holder, the value has these flags:
 ///
 ///   called    the holder must poll again before it leaves: a thread submitted work and left
 ///   wanted    a user's thread wants the lock of the engine's thread, and sleeps until it leaves
 ///   watched   the engine's thread sleeps on the transport's descriptors. While the lock is free
-///             and watched, the transport is armed; the next thread in the lock disarms it.
+///             and watched, the transport is armed; the next holder disarms it.
 ///   awaited   the watchdog sleeps until a thread takes the lock, which wakes it
-///   given up  the holder may never leave: no thread sleeps until it does
+///   given up the holder may never leave, so no thread sleeps until it leaves
 ///
-/// All changes are successful read-modify-writes, so they have one order. A call comes either
-/// before the holder leaves, which then stays, or after, and then the caller finds the lock free
-/// and takes it.
+/// All changes are successful read-modify-writes, so they have one order. If a call comes before
+/// the holder leaves, the holder stays; if it comes later, the caller finds the lock free and takes
+/// it.
 ///
 /// Threads: any.
 class ProgressLock {
@@ -36,7 +36,8 @@ class ProgressLock {
     return Take::kRefused;
   }
 
-  /// The engine's thread, which has stopped watching, takes the lock, unless it is taken.
+  /// Takes the lock for the engine's thread, which has stopped watching, unless another thread has
+  /// it.
   Take end_watch() {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     for (;;) {
@@ -48,7 +49,7 @@ class ProgressLock {
     }
   }
 
-  /// Calls the holder. Returns false if the lock is free.
+  /// Asks the holder to poll again before it leaves. Returns false if the lock is free.
   bool call() {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     while (!is_free(word)) {
@@ -71,7 +72,8 @@ class ProgressLock {
     return is_free(word);
   }
 
-  /// Gives up the holder, and calls it in case it returns. Returns false if the lock is free.
+  /// Gives up the holder, and sets `called` in case the holder returns. Returns false if the lock
+  /// is free.
   bool give_up() {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     while (!is_free(word)) {
@@ -85,7 +87,7 @@ class ProgressLock {
   bool is_taken() const { return !is_free(word_.load(std::memory_order_relaxed)); }
 
   /// Sleeps until a thread takes the lock, or until `is_over` holds and `wake` is called. Returns
-  /// false if the lock is taken already. Threads: one, the watchdog's.
+  /// false if the lock already is taken. Threads: one, the watchdog's.
   bool await_holder(const std::atomic<bool>& is_over) {
     std::uint32_t word = word_.load(std::memory_order_relaxed);
     while (is_free(word)) {
@@ -110,9 +112,9 @@ class ProgressLock {
 
   /// Frees the lock and ends the watch, if there was one. Threads: the holder's.
   Leave leave() { return leave_as(kNobody, 0); }
-  /// As a user's thread that has armed the transport again: frees the lock, and the watch goes on.
+  /// Frees the lock and continues the watch. A user's thread must have armed the transport again.
   Leave leave_watched() { return leave_as(kWatched, kWatched); }
-  /// As the engine's thread, with the transport armed: frees the lock and begins a watch.
+  /// Frees the lock and begins a watch; for the engine's thread, which has armed the transport.
   Leave leave_to_watch() { return leave_as(kWatched, 0); }
 
  private:

@@ -18,31 +18,31 @@ enum class EngineVerb : std::uint8_t {
   kRun,
   kComplete,
   kCreate,  ///< Creates a group.
-  kWait,    ///< The transport sleeps, or is prepared to.
+  kWait,    ///< The transport sleeps, or prepares to sleep.
 };
 
-/// As `Error::verb`.
+/// Returns the name of a verb in `Error::verb`.
 constexpr std::string_view to_string(EngineVerb verb) {
   constexpr std::array<std::string_view, 8> kNames = {"mark", "agree",    "plan",   "start",
                                                       "run",  "complete", "create", "wait"};
   return kNames[static_cast<std::size_t>(verb)];
 }
 
-/// Shows other threads the driving thread's progress: its current verb, and whether it has advanced
-/// since the last look.
+/// Shows other threads the driving thread's current verb, and whether it has advanced since the
+/// last reading.
 ///
 /// Threads: `beat` is the driving thread's, `read` any.
 /// Cost:    `beat` is one relaxed store.
 class Pulse {
  public:
   struct Reading {
-    std::uint64_t beats = 0;  ///< So far.
+    std::uint64_t beats = 0;  ///< Number of beats so far.
     EngineVerb verb = EngineVerb::kMark;
 
     friend bool operator==(const Reading&, const Reading&) = default;
   };
 
-  /// The driving thread begins `verb`.
+  /// Called when the driving thread begins `verb`.
   void beat(EngineVerb verb) noexcept {
     word_.store(++beats_ << kVerbBits | static_cast<std::uint64_t>(verb),
                 std::memory_order_relaxed);

@@ -13,7 +13,7 @@
 namespace kolo {
 namespace {
 
-/// The runtimes that one thread has used.
+/// The counters of the runtimes that one thread has used.
 class Runtimes {
  public:
   ~Runtimes() {
@@ -21,8 +21,8 @@ class Runtimes {
     has_ended_ = true;
   }
 
-  /// Null once the thread's variables are destroyed. Static variables, which are destroyed later,
-  /// may still use runtimes.
+  /// Returns null once the thread's variables are destroyed: destructors of static variables, which
+  /// run later, may still use runtimes.
   static Runtimes* of_thread() {
     if (has_ended_) return nullptr;
     thread_local Runtimes runtimes;
@@ -42,7 +42,7 @@ class Runtimes {
 
  private:
   static constinit thread_local bool has_ended_;
-  // Shared because a thread may outlive a runtime, and a runtime its threads.
+  // Shared, because a thread and a runtime may end in either order.
   std::vector<std::shared_ptr<std::atomic<int>>> counts_;
 };
 
@@ -53,7 +53,7 @@ constinit thread_local bool Runtimes::has_ended_ = false;
 constinit thread_local const std::atomic<int>* UserThreads::last_used_ = nullptr;
 constinit std::atomic<pid_t> UserThreads::this_process_ = 0;
 
-/// Registering it more than once does no harm.
+/// Returns this process's id. It may register `look` more than once, which does no harm.
 pid_t UserThreads::look_at_process() {
   const auto look = [] { this_process_.store(::getpid(), std::memory_order_relaxed); };
   if (this_process_.load(std::memory_order_relaxed) == 0) ::pthread_atfork(nullptr, nullptr, look);

@@ -8,7 +8,7 @@
 namespace kolo {
 
 /// Counts the threads of the program that have called one runtime and still run. When all of them
-/// wait, this rank submits nothing more.
+/// wait for Kolo, this rank can submit nothing more.
 ///
 /// Threads: any.
 class UserThreads {
@@ -19,8 +19,8 @@ class UserThreads {
     if (last_used_ != count_.get()) enter_another();
   }
 
-  /// Errors: UsageError in a forked process, which has none of the runtime's threads and no part in
-  /// the job. Cost: one comparison.
+  /// Throws UsageError in a forked process, which has no threads of the runtime and is not a rank.
+  /// Cost: one comparison.
   void check_process() const {
     if (!is_of_this_process()) refuse_process();
   }
@@ -31,7 +31,7 @@ class UserThreads {
   /// Stops counting the calling thread until it enters again.
   void leave() const;
 
-  /// The counter for the coordinator; lives as long as this object.
+  /// Returns the counter for the coordinator, which lives as long as this object.
   const std::atomic<int>* count() const { return count_.get(); }
 
  private:

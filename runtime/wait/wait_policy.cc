@@ -3,10 +3,10 @@
 namespace kolo {
 namespace {
 
-/// Longer than a small exchange takes when all peers run. After this time a thread yields between
-/// polls even if no other thread needs its core: the kernel may have put two ranks on one core
-/// while another core is free, and moves one of them only while both are runnable. A yield without
-/// another thread takes 0.3 us.
+/// Time for which a thread polls without yielding: longer than a small exchange takes when all
+/// peers run. Then it yields between polls even if threads fit the cores: the kernel may have put
+/// two ranks on one core while another core is free, and moves one of them only while both are
+/// runnable. A yield takes 0.3 us if no other thread wants the core.
 constexpr std::chrono::microseconds kKeepCore{2};
 
 }  // namespace

@@ -70,13 +70,13 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-/// Sleeps at least one interval between looks, however often drivers come and go.
+/// Looks once per interval, and once more when a thread takes the lock after an idle time.
 void Watchdog::run() {
   do {
     look();
     if (progress_lock_.await_holder(is_over_)) look();
   } while (sleep());
-  look();  // The engine may just have advanced, and ended.
+  look();  // This look reports a stuck engine that has just advanced and ended.
 }
 
 void Watchdog::look() {

@@ -19,38 +19,37 @@
 
 namespace kolo {
 
-/// Decides whether the thread that drives the engines is stuck inside a call, from regular looks at
-/// its pulse: it is stuck if it has the lock and its pulse does not change. Pure.
+/// Decides from regular looks at the pulse of the driving thread whether that thread is stuck in a
+/// call: it is stuck if it has the lock and its pulse does not change. Pure.
 ///
 ///   look            news
-///   kStuck          it has been stuck for `warn_after`, and each time this time has doubled
-///   kGiveUp         it has been stuck for `give_up_after`; once
-///   kMovesAgain     it advances again, or has left, after one of these
+///   kStuck          it has been stuck for `warn_after`, and again each time this time has doubled
+///   kGiveUp         it has been stuck for `give_up_after`; reported once
+///   kMovesAgain     it advances again or has left the lock, after kStuck or kGiveUp
 ///
-/// Time counts only up to one interval per look: if the whole process was stopped, the late look
-/// counts as a timely one. The measured time is therefore a lower bound, at most one interval too
-/// short.
+/// A look adds at most two intervals to the measured time, so a stop of the whole process hardly
+/// counts. The measured time is a lower bound.
 class StallJudge {
  public:
   struct Limits {
-    Duration warn_after = Duration::max();     ///< The maximum: never.
-    Duration give_up_after = Duration::max();  ///< The maximum: never.
+    Duration warn_after = Duration::max();     ///< The maximum means never.
+    Duration give_up_after = Duration::max();  ///< The maximum means never.
   };
   enum class News : std::uint8_t { kNone, kStuck, kGiveUp, kMovesAgain };
   struct Verdict {
     News news = News::kNone;
-    EngineVerb verb = EngineVerb::kMark;  ///< The verb in which it is or was stuck.
-    Duration stuck_for{};                 ///< At least this long.
+    EngineVerb verb = EngineVerb::kMark;  ///< The verb in which the thread is or was stuck.
+    Duration stuck_for{};                 ///< Lower bound of the time.
   };
 
   explicit StallJudge(const Limits& limits)
       : limits_(limits), interval_(interval(limits)), next_warning_(limits.warn_after) {}
 
-  /// How often to look: an eighth of the time to the first warning. The warning is at most a
-  /// quarter late, since the thread may get stuck right after a look.
+  /// Time between two looks: an eighth of the time to the first warning. The warning is at most a
+  /// quarter of that time late, because the thread may get stuck right after a look.
   Duration interval() const { return interval_; }
 
-  /// `is_driven`: a thread has the lock.
+  /// Takes one look at time `now`. `is_driven` is true if a thread has the lock.
   Verdict look(bool is_driven, const Pulse::Reading& pulse, TimePoint now);
 
  private:
@@ -69,42 +68,41 @@ class StallJudge {
   TimePoint last_look_{};
   Duration stuck_for_{};
   Duration next_warning_;
-  bool has_spoken_ = false;  // since it got stuck
+  bool has_spoken_ = false;  // reported since it got stuck
   bool has_given_up_ = false;
 };
 
-/// A thread that reports on stderr when the thread that drives the engines of this rank does not
-/// return from a call to a driver, a library, an allocator or the kernel. The rank then answers
-/// none of its peers, and no other thread could say why. The watchdog cannot end the call; after a
-/// limit it gives the thread up, so that others need not wait for it.
+/// A thread that reports when the driving thread of this rank does not return from a call to a
+/// driver, a library, an allocator or the kernel. The rank then does not answer its peers, and no
+/// other thread could say why. The watchdog cannot end the call; after a limit it gives up the
+/// driving thread, so that other threads need not wait for it.
 ///
-/// It looks at the driving thread's pulse a few times before a warning is due while a thread
-/// drives, and sleeps while none does: an idle rank has no thread that wakes.
-///
-/// Short lines need no memory from the heap, because the allocator may be what is stuck.
+/// While a thread drives, the watchdog looks at its pulse a few times before a warning is due.
+/// Otherwise it sleeps, so in an idle rank no thread wakes.
+/// Short log lines need no heap memory, because the driving thread may be stuck in the allocator.
 class Watchdog {
  public:
   /// Actions of the watchdog, called by its thread.
   struct Duties {
-    /// Empty: no warnings.
+    /// Logs a warning; empty if there are no warnings.
     std::function<void(std::string_view line)> warn = {};
-    /// The engine is stuck in this verb; if empty, it advances again.
+    /// Tells peers that the engine is stuck in `verb`; if that is empty, that it advances again.
     std::function<void(std::string_view verb)> note_stuck = {};
-    /// Called at most once.
+    /// Gives up the driving thread; called at most once.
     std::function<void(const StallJudge::Verdict& verdict)> give_up = {};
   };
 
-  /// All arguments outlive it; `acts` are those of the job.
+  /// All arguments must outlive this object. `acts` are the acts of the job's engine.
   Watchdog(ProgressLock& progress_lock, const Pulse& pulse, const LastActivity& acts,
            const StallJudge::Limits& limits, Duties duties);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// It warns after `stall_warn`, at the latest after half of `peer_timeout`, before peers lose the
-  /// rank; and not before a merely sleeping thread must have returned. It gives up after
-  /// `stall_limit`, and not before it has warned. If `stall_warn` is 0, it does not warn, but still
-  /// notes for its peers that it is stuck. Pure.
+  /// Returns the limits of the judge. The warning comes after `stall_warn`, at the latest after
+  /// half of `peer_timeout`, before peers lose the rank, but not before a thread that only sleeps
+  /// must have returned. The thread is given up after `stall_limit`, but not before the warning. If
+  /// `stall_warn` is 0, peers still learn that it is stuck. Pure.
   static StallJudge::Limits limits(const Options& options, Duration stall_limit) {
     const Duration half = saturated(options.peer_timeout) / 2;
     const Duration warn_after =

@@ -24,7 +24,7 @@ namespace {
 
 Runtime one_rank() { return Runtime::from_environment({}); }
 
-/// After a number of calls, one element of the sum is wrong.
+/// Returns a call whose sum has a wrong element after `good` calls.
 FakeCall wrong_after(int good) {
   return [good](auto&, auto& sum) mutable {
     if (good-- <= 0) sum.back() ^= std::byte{1};
@@ -46,7 +46,7 @@ std::vector<CollectiveRow> measure(Runtime& runtime, std::unique_ptr<CollectiveS
 
 constexpr int kNever = 1'000'000;
 
-/// Takes other times once it has been checked, warmed up and timed once.
+/// Returns a call that takes `later_ms` after it was checked, warmed up and timed once.
 FakeCall takes_ms(int first_ms, int later_ms) {
   return [=, calls = 0](auto&, auto&) mutable {
     constexpr int kUntilTheFirstIsTimed = 3;
@@ -57,7 +57,7 @@ FakeCall takes_ms(int first_ms, int later_ms) {
   };
 }
 
-// One iteration is fewer than requested.
+// One iteration is less than requested.
 TEST(CollectiveBench, AnAlgorithmThatWasDroppedIsNoRow) {
   Runtime runtime = one_rank();
   std::vector<std::pair<std::string, FakeCall>> calls = {{"soon dropped", takes_ms(2, 0)},
@@ -74,7 +74,7 @@ TEST(CollectiveBench, CountsAnElementThatIsWrongFromTheStart) {
   Runtime runtime = one_rank();
   const auto rows = measure(runtime, faulty({0}), {.sizes = {64}, .iterations = 4});
   ASSERT_EQ(rows.size(), 1u);
-  // Before and after the timed iterations.
+  // One wrong sum before the timed iterations, and one after.
   EXPECT_EQ(rows[0].wrong, 2u);
 }
 
@@ -99,7 +99,7 @@ TEST(CollectiveBench, CountsAContributionThatDidNotStayAsItWas) {
   const auto rows = measure(runtime, std::make_unique<FakeSystem>(std::move(calls)),
                             {.sizes = {64}, .places = {true, false}, .iterations = 4});
   ASSERT_EQ(rows.size(), 2u);
-  EXPECT_EQ(rows[0].wrong, 0u);  // in place nothing is left of it
+  EXPECT_EQ(rows[0].wrong, 0u);  // in place, it is overwritten
   EXPECT_EQ(rows[1].wrong, 2u);
 }
 
@@ -116,13 +116,13 @@ TEST(CollectiveBench, KnowsNoLimitInsideANode) {
   EXPECT_THROW(make_wire_limit(runtime), KoloError);
 }
 
-// Three ranks on two nodes, with the last one alone on its node.
+// There are three ranks on two nodes. The last rank is alone on its node.
 TEST(CollectiveCase, KnowsTheBytesThatANodeMustMove) {
   const std::vector<int> node_of{0, 0, 1};
   const std::map<Verb, std::size_t> floats = {
-      {Verb::kAllReduce, 36},      // 2 (2 - 1) / 2 of all
+      {Verb::kAllReduce, 36},      // 2 (2 - 1) / 2 of all bytes
       {Verb::kReduce, 36},         // the sum of the other node
-      {Verb::kBroadcast, 36},      // to the other node once
+      {Verb::kBroadcast, 36},      // once to the other node
       {Verb::kReduceScatter, 24},  // the sums of two parts
       {Verb::kAllGather, 24},      // two parts
       {Verb::kGather, 12},         // the part of the other node
@@ -186,8 +186,7 @@ TEST(CollectiveBench, FindsEveryCollectiveRightInBothPlaces) {
   });
 }
 
-// Contribution and result of rank 1 of 3 are in their places of one buffer, which holds 4 elements
-// for each rank.
+// Contribution and result of rank 1 of 3 are in one buffer, which holds 4 elements for each rank.
 TEST(CollectiveCase, InPlaceHasOneBuffer) {
   HostDevice device;
   for (const bool on_device : {false, true}) {

@@ -17,8 +17,8 @@
 #include "comm/algorithms/all_reduce/cost_model.h"
 #include "comm/algorithms/compile.h"
 
-// Numbers that are neither measured nor implied decide how buckets are summed. None of them may
-// matter much: docs/decisions/0041-constants.md lists them.
+// Some numbers that decide how buckets are summed are neither measured nor implied. None of them
+// may matter much: docs/decisions/0041-constants.md lists them.
 
 namespace kolo::bench {
 namespace {
@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t kKiB = std::size_t{1} << 10, kMiB = std::size_t{1} << 20;
 constexpr double kFactor = 4;
 
-/// The basis of decisions about a bucket: assumed costs, and the defaults of the code.
+/// The costs and defaults from which choices for a bucket are made.
 struct Decider {
   LinkCosts costs = {};
   CompileOptions compile = {};
@@ -69,7 +69,7 @@ std::vector<Constant> documented_defaults() {
           {"network_window", scale_option<&CompileOptions::network_window>},
           {"device_chunk_bytes", scale_option<&CompileOptions::device_chunk_bytes>},
           {"staging_bytes", scale_option<&CompileOptions::staging_bytes>},
-          // Beyond this, each chunk takes the same time; compiling so many takes long.
+          // Beyond this size each chunk takes the same time, and compiling so many takes long.
           {"least_chunk", [](Decider& decider, double by) { scale(decider.least_chunk, by); },
            4 * kMiB},
           {"most_chunk", [](Decider& decider, double by) { scale(decider.most_chunk, by); }},
@@ -80,7 +80,7 @@ std::vector<Constant> documented_defaults() {
           cost("staging_bytes_per_us")};
 }
 
-/// Defaults that are only used where nothing was measured.
+/// Returns the defaults that are used only if nothing was measured.
 std::vector<Constant> measured_costs() {
   std::vector<Constant> all;
   for (const auto& [key, value] : link_cost_values({})) {
@@ -125,7 +125,7 @@ struct Chosen {
   friend auto operator<=>(const Chosen&, const Chosen&) = default;
 };
 
-/// As `kolo::choose` and `CostModel::chunk_bytes`, with limits that can be varied.
+/// Chooses like `kolo::choose` and `CostModel::chunk_bytes`, with limits that can be varied.
 Chosen choose(const Case& tested, const Decider& decider) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(
       std::vector<int>(static_cast<std::size_t>(tested.nodes), tested.ranks_per_node));
@@ -167,7 +167,7 @@ Chosen choose(const Case& tested, const Decider& decider) {
   return {std::string(chosen->name()), best_chunk(*chosen, costs).second};
 }
 
-/// Simulates a decider's choices on machines with the costs `truth`.
+/// Simulates the choices of a decider on machines with the costs `truth`.
 class Machines {
  public:
   explicit Machines(LinkCosts truth) : truth_(std::move(truth)) {}
@@ -206,7 +206,7 @@ class Machines {
   std::map<std::tuple<Case, Chosen, Numbers>, double> known_;
 };
 
-/// No choice becomes slower by more than `bound` if one of the constants is off by kFactor.
+/// Expects that no choice becomes slower by more than `bound` if one constant is wrong by kFactor.
 void expect_tolerance(Machines machines, MemoryKind memory, const std::vector<Constant>& constants,
                       double bound, std::size_t most_bytes = 64 * kMiB) {
   const Decider usual{.costs = machines.truth()};
@@ -249,12 +249,12 @@ TEST(Constants, DefaultsForDevicesDecideWithinAQuarter) {
   }
 }
 
-// The same holds for a cost of samples that almost disagreed, or a default that replaces one.
+// The same holds for a cost of samples that almost disagreed, or for a default in its place.
 TEST(Constants, CostsThatAreOffByTheMostSpreadDecideWithinAFactorOfTwo) {
   expect_tolerance(Machines({}), MemoryKind::kHost, measured_costs(), 2);
 }
 
-/// A backward pass as long as the sum of all gradients: the time at which its last bucket is done.
+/// Returns the time at which the last bucket is done, for a backward pass as long as all sums.
 double step_us(const ProcessGrid& grid, std::size_t all_bytes, std::size_t bucket_bytes) {
   const auto count = [](std::size_t bytes) { return bytes / sizeof(float); };
   const ClusterSpec spec{.nodes = grid.num_nodes(), .ranks_per_node = grid.local_size(0)};

@@ -11,11 +11,11 @@
 
 namespace kolo::bench {
 
-/// Called after a fake call has made its sum from the contribution, as with one rank.
+/// A fake call copies the contribution to the sum, as on a single rank, and then calls this.
 using FakeCall =
     std::function<void(std::vector<std::byte>& contribution, std::vector<std::byte>& sum)>;
 
-/// A system with an algorithm for each of some calls.
+/// A fake system. Each of its algorithms makes one of the given calls.
 class FakeSystem final : public CollectiveSystem {
  public:
   explicit FakeSystem(std::vector<std::pair<std::string, FakeCall>> calls)

@@ -71,7 +71,7 @@ TEST(PairedRounds, SaysHowOftenItWasMuchSlower) {
   EXPECT_EQ(ratio.slower_share, 0.5);
 }
 
-// Of eight contenders that differ only by noise, the luckiest is no better than the others.
+// Eight contenders differ only by noise, so the luckiest is not better than the others.
 TEST(PairedRounds, LuckDoesNotJudge) {
   double sum = 0;
   constexpr int kRuns = 200;
@@ -107,7 +107,7 @@ TEST(PairedRounds, RefusesWhatCannotBeCompared) {
   EXPECT_THROW(best_rival(RoundTimes{1, 2}, std::vector<RoundTimes>{{1}}), UsageError);
 }
 
-/// Streams of `count` floats: in stream s, element i is s + 1 + i.
+/// Streams of `count` floats. Element i of stream s is s + 1 + i.
 class Streams {
  public:
   Streams(std::size_t streams, std::size_t count) {
@@ -158,7 +158,7 @@ std::map<std::string, ErrorStats> errors(DType wire, int ranks, std::uint64_t se
   return result;
 }
 
-// One rounding is half a unit; the rest comes from the float32 sum.
+// One rounding is half a unit. The rest is the error of the float32 sum.
 TEST(MeanErrorTest, OfTheFlatMeanIsOneRounding) {
   for (const DType wire : {DType::kFloat16, DType::kBFloat16}) {
     for (const int ranks : {2, 3, 6, 7, 12, 16, 32, 64}) {
@@ -182,7 +182,7 @@ TEST(MeanErrorTest, OfARingGrowsWithRanks) {
   }
 }
 
-// A third is not a 16-bit number: if it is a factor beforehand, every mean is off to one side.
+// One third is not a 16-bit number. As a factor of the contributions, it biases every mean.
 TEST(MeanErrorTest, OfPremultipliedContributionsIsABias) {
   auto three = errors(DType::kBFloat16, 3, 1);
   EXPECT_GT(three["ring-premultiplied"].rms, three["direct"].rms);

@@ -15,7 +15,7 @@
 namespace kolo::bench {
 namespace {
 
-/// Records how it is used; with one rank, sums are the inputs times `factor`.
+/// Records its calls. On one rank, sums are the inputs times `factor`.
 class RecordingSystem final : public OverlapSystem {
  public:
   explicit RecordingSystem(float factor) : factor_(factor) {}
@@ -41,7 +41,7 @@ class RecordingSystem final : public OverlapSystem {
 TEST(TransformerGradients, HaveTheParametersOfATransformer) {
   const auto counts = transformer_gradients(2, 10);
   EXPECT_EQ(counts.size(), 24u);
-  // Per layer 12 width² in matrices, 4 width in norms, 9 width in biases.
+  // Each layer has 12 width² in matrices, 4 width in norms, and 9 width in biases.
   EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), std::size_t{0}),
             2u * (1200u + 40u + 90u));
 }
@@ -55,7 +55,7 @@ TEST(OverlapBench, MarksEveryGradientInItsOrderAndCountsWrongSums) {
   systems.push_back(std::make_unique<RecordingSystem>(2.0f));
   const auto rows = measure_overlap(
       runtime, systems, {.counts = {5, 1, 3}, .compute_ms = 0.01, .iterations = 2, .warmup = 1});
-  // Per iteration one without computation and one with it, and a last one for the check.
+  // Each iteration runs once without computation and once with it; a last run is for the check.
   ASSERT_EQ(seen.iterations.size(), 2u * 3u + 1u);
   for (const auto& iteration : seen.iterations) {
     EXPECT_EQ(iteration, (std::vector<std::size_t>{2, 1, 0}));
@@ -106,7 +106,7 @@ TEST(OverlapBench, UpdatesLayerByLayerWhereASystemCanWaitForOne) {
   const auto rows = measure_overlap(
       runtime, systems,
       {.counts = {5, 1, 3}, .compute_ms = 0.01, .update_ms = 0.01, .iterations = 1, .warmup = 0});
-  // Communication alone waits for all at once; then come the iteration and the check.
+  // Communication alone waits for all together. The iteration and the check follow.
   EXPECT_EQ(seen.awaited, (std::vector<std::size_t>{0, 1, 2, 0, 1, 2}));
   EXPECT_EQ(seen.ends, (std::vector<std::size_t>{0, 3, 6}));
   EXPECT_GE(rows.at(0).iteration_us, rows[0].first_us);
@@ -127,7 +127,7 @@ TEST(OverlapBench, BlockingCallsAreOneForAllOrOneForEach) {
     EXPECT_EQ(rows.at(0).calls, calls);
     return sizes;
   };
-  // Without computation, with it, and for the check.
+  // One call without computation, one with it, and one for the check.
   EXPECT_EQ(sizes_of(Calls::kFlat), (std::vector<std::size_t>{36, 36, 36}));
   EXPECT_EQ(sizes_of(Calls::kPacked), (std::vector<std::size_t>{36, 36, 36}));
   EXPECT_EQ(sizes_of(Calls::kEach), (std::vector<std::size_t>{12, 4, 20, 12, 4, 20, 12, 4, 20}));

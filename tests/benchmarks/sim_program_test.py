@@ -1,5 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""kolo-sim and scripts/plot-sim as users start them. Called as `sim_program_test.py KOLO_SIM`."""
+"""Tests kolo-sim and scripts/plot-sim as users start them. Called as `sim_program_test.py
+KOLO_SIM`."""
 
 import json
 import pathlib

@@ -34,14 +34,14 @@ TEST(SimModels, HaveTheirParametersAndOperations) {
   EXPECT_NEAR(resnet.forward_flops() / 2, 4.1e9, 0.05e9);  // multiply-adds in the paper's table
   const ModelPreset gpt = model_preset("gpt1b");
   EXPECT_NEAR(static_cast<double>(gpt.parameters()), 1.03e9, 0.005e9);
-  // Two operations per weight and token, plus attention's own.
+  // There are two operations per weight and token, and those of attention.
   const double weights = static_cast<double>(gpt.parameters() - 50304 * 1792);
   EXPECT_NEAR(gpt.forward_flops() / (2 * weights * 1024), 1.08, 0.02);
   EXPECT_THROW(model_preset("alexnet"), KoloError);
 }
 
-// If one node represents all, buckets are padded; if their parts are equal anyway, padding changes
-// nothing.
+// If one node represents all, buckets are padded. Padding changes nothing if the parts are already
+// equal.
 TEST(SimCluster, ManyRanksPlayedByOneNodeTakeAsLongAsAllOfThem) {
   for (const char* algorithm : {"ring", "hierarchical:direct,ring", "hierarchical:native,ring",
                                 "hierarchical:native,halving_doubling", "tree"}) {
@@ -55,8 +55,8 @@ TEST(SimCluster, ManyRanksPlayedByOneNodeTakeAsLongAsAllOfThem) {
     const double reduced = all_reduce_us(spec, count);
     spec.full = true;
     EXPECT_EQ(all_reduce_us(spec, count), reduced) << algorithm;
-    // 127 parts of 64 elements and one of 63: what was simultaneous is not, so a link may pass
-    // another message first.
+    // With 127 parts of 64 elements and one of 63, some events are no longer simultaneous, so a
+    // link may pass another message first.
     EXPECT_NEAR(all_reduce_us(spec, count - 1), reduced, 0.02 * reduced) << algorithm;
   }
 }
@@ -130,7 +130,7 @@ TEST(SimStep, OneRankComputesOnly) {
   EXPECT_EQ(times.efficiency(), 1);
 }
 
-// Only the last bucket cannot be hidden: at 10 Gbit/s, a bucket of 64 MiB takes a sixth of the
+// Only the last bucket cannot be hidden. At 10 Gbit/s, a bucket of 64 MiB takes a sixth of the
 // pass.
 TEST(SimStep, BucketsOfDeviceMemoryHideNearlyAllByThemselves) {
   StepSpec spec = step_of("resnet50");
@@ -144,8 +144,8 @@ TEST(SimStep, BucketsOfDeviceMemoryHideNearlyAllByThemselves) {
   EXPECT_LT(predict_step(cluster, spec).efficiency(), 0.9);
 }
 
-// With a fast network only the time after the last gradient is exposed; with a slow one, all but
-// the time that the backward pass hides.
+// With a fast network, only the time after the last gradient is exposed. With a slow network, all
+// communication is exposed that the backward pass does not hide.
 TEST(SimStep, ExposesWhatBackwardDoesNotHide) {
   const StepSpec spec = step_of("resnet50");
   ClusterSpec fast{.nodes = 8, .compile = forced("direct")};
@@ -175,12 +175,12 @@ TEST(SimStep, ASlowRankShowsAsItsOwnTime) {
   EXPECT_NEAR(times.step_us - times.exposed_us, 60'000, 1e-6);
 }
 
-/// A group of one tensor of which 1 % is sent.
+/// Returns options for one tensor of which 1 % is sent.
 SparseOptions one_percent(std::size_t count, ExchangeRoute route) {
   return {.tensors = {{.name = "weight", .count = count}}, .density = 0.01, .route = route};
 }
 
-/// Codecs and processors take no time, so that only links matter.
+/// Returns a cluster whose codecs and processors take no time, so that only links matter.
 ClusterSpec slow_links(int nodes) {
   ClusterSpec spec{.nodes = nodes};
   spec.costs.links = parse_link_costs(
@@ -189,8 +189,8 @@ ClusterSpec slow_links(int nodes) {
   return spec;
 }
 
-// A rank sends (n-1)/n of k pairs of 6 bytes to the owners, and each of these its k/n sums of 8
-// bytes to all others: less than 14 k, however many ranks there are.
+// A rank sends (n-1)/n of k pairs of 6 bytes to the owners, and each owner sends its k/n sums of 8
+// bytes to all others: less than 14 k, for any number of ranks.
 TEST(SimSparse, PayloadsTakeTheBytesOfTheirPairsAndNotOfTheirElements) {
   constexpr std::size_t kCount = 1'000'000;
   constexpr double kPairs = 0.01 * kCount;
@@ -206,7 +206,7 @@ TEST(SimSparse, PayloadsTakeTheBytesOfTheirPairsAndNotOfTheirElements) {
     EXPECT_GT(static_cast<double>(sent), 10 * pairs) << n;  // indices may take 16 bits
     const double us = cluster.run({&schedules}, {0})[0];
     EXPECT_GE(us, static_cast<double>(sent) / 100) << n;
-    // Start, and latencies of two messages.
+    // The other terms are the start, and the latencies of two messages.
     EXPECT_LT(us, static_cast<double>(sent) / 100 + cluster.agreement_us() + 3 * 5 + 1) << n;
   }
 }
@@ -232,8 +232,8 @@ TEST(SimSparse, SelectionTakesItsTimeOfTheProcessor) {
     return cluster.run({&cluster.schedules(one_percent(1'000'000, ExchangeRoute::kPairwise))},
                        {0})[0];
   };
-  // Three streams of 4 MB, one more that is cleared; half of the pairs of two ranks are this
-  // owner's, and as many sums come back.
+  // The codec streams 4 MB three times and clears 4 MB once. Half of the pairs of two ranks belong
+  // to this owner, and equally many sums come back.
   const double codec_us = (12e6 + 4e6) / 10'000 + (10'000 + 10'000) * 0.008;
   EXPECT_NEAR(time_us(selecting) - time_us(fast), codec_us, 0.01 * codec_us);
 }
@@ -284,7 +284,8 @@ TEST(SimStep, AChoiceIsExplained) {
 }
 
 TEST(SimCheck, PredictsFromTheCostsThatARowCarries) {
-  // Two ranks, in turn: half the bytes at 100 bytes/us and 40 us, twice; nothing else takes time.
+  // Each of two rounds sends half the bytes at 100 bytes/us and takes 40 us. Nothing else takes
+  // time.
   const std::string costs =
       "network_latency_us=40,network_bytes_per_us=100,network_message_us=0,bucket_us=0,step_us=0";
   const test::TemporaryDirectory folder;

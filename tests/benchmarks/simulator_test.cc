@@ -18,7 +18,7 @@
 namespace kolo {
 namespace {
 
-/// Memory of a node that moves a number of bytes per microsecond, whichever rank wrote them.
+/// Returns the costs of memory with this rate for any rank's bytes.
 MemoryCost memory_of_rate(double bytes_per_us) {
   return {.latency_us = 0.5,
           .cached_bytes_per_us = bytes_per_us,
@@ -28,7 +28,7 @@ MemoryCost memory_of_rate(double bytes_per_us) {
           .shared_bytes_per_us = bytes_per_us};
 }
 
-/// Kernels and messages take no processor time, so that only links matter.
+/// Returns costs in which kernels and messages take no processor time, so that only links matter.
 MachineCosts only_links() {
   MachineCosts costs;
   costs.links.network = {.latency_us = 8, .bytes_per_us = 1024, .message_us = 0};
@@ -49,7 +49,7 @@ SimulatorSchedules::Compile compiler(const ProcessGrid& grid, const BucketLayout
   };
 }
 
-/// Without symmetry; all ranks start at 0 by default.
+/// Returns the time of an all-reduce simulated without symmetry. By default all ranks start at 0.
 double all_reduce_us(const ProcessGrid& grid, const BucketLayout& layout,
                      const CompileOptions& compile, const MachineCosts& costs,
                      std::vector<double> start_us = {}) {
@@ -59,7 +59,7 @@ double all_reduce_us(const ProcessGrid& grid, const BucketLayout& layout,
   return simulate(grid, {&bucket, 1}, {.costs = costs})[0];
 }
 
-/// One whole chunk of any size.
+/// Returns options for one chunk of any size.
 CompileOptions in_one_chunk(std::string algorithm) {
   return {.algorithm = std::move(algorithm),
           .chunk_bytes = std::size_t{1} << 40,
@@ -108,7 +108,7 @@ TEST(SimulatorForms, HalvingDoublingHalves) {
 TEST(SimulatorForms, AMessageCostsBothProcessors) {
   MachineCosts costs = only_links();
   costs.links.network.message_us = 2;
-  // To the root and back; the root of two sends nothing before it has received.
+  // Data passes to the root and back. The root of two ranks sends nothing before it has received.
   EXPECT_NEAR(all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk("tree"), costs),
               2 * (2 + 8 + kBytes / 1024 + 2), 1e-6);
 }
@@ -134,19 +134,19 @@ TEST(SimulatorForms, TwoBucketsShareALink) {
   const std::vector<SimulatedBucket> buckets(
       2, {.schedules = &schedules, .start_us = std::vector<double>(2)});
   const std::vector<double> done = simulate(grid, buckets, {.costs = only_links()});
-  // Two rounds of half the bytes each. While the link passes one bucket's half, the other's is on
-  // its way, so it never rests: first, second, first, second.
+  // Each of two rounds has half the bytes. While the link passes one bucket's half, the other's
+  // half is in flight, so the link never rests: first, second, first, second.
   const double half = kBytes / 2 / 1024;
   EXPECT_NEAR(done[0], 3 * half + 8, 1e-6);
   EXPECT_NEAR(done[1], 4 * half + 8, 1e-6);
 }
 
 TEST(SimulatorForms, RanksOfANodeShareItsLink) {
-  // Two ranks on each of two nodes exchange their halves with their like: each link passes all
-  // bytes, and while it passes one rank's, the other's are on their way.
+  // Two ranks on each of two nodes exchange halves with their counterparts. Each link passes all
+  // bytes. While it passes one rank's bytes, the other rank's bytes are in flight.
   const double us = all_reduce_us(ProcessGrid::with_node_sizes({2, 2}), {.count = kCount},
                                   in_one_chunk("hierarchical:direct,ring"), only_links());
-  const double flags = 3 * 0.5;  // contributions are there, sums are there, sums are read
+  const double flags = 3 * 0.5;  // contributions are written, sums are written, sums are read
   EXPECT_NEAR(us, kBytes / 1024 + 8 + flags, 1e-6);
 }
 
@@ -156,7 +156,7 @@ TEST(SimulatorForms, AShapedLinkLetsABurstPass) {
     costs.links.network.burst_bytes = burst_bytes;
     return all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk("tree"), costs);
   };
-  // All bytes go one way and then back; each link has rested before.
+  // All bytes pass in one direction and then back. Each link has rested before.
   EXPECT_NEAR(us(kBytes), 2 * 8, 1e-6);
   EXPECT_NEAR(us(kBytes / 4), 2 * (8 + 3 * kBytes / 4 / 1024), 1e-6);
 }
@@ -167,7 +167,8 @@ TEST(SimulatorForms, KernelsShareTheMemoryOfTheirNode) {
   for (int n : {1, 2, 4}) {
     const double us = all_reduce_us(ProcessGrid::with_node_sizes({n}), {.count = kCount},
                                     in_one_chunk("direct"), costs);
-    // Each rank reads its part of all buckets and writes it there: together, all of each bucket.
+    // Each rank reads its part of all buckets and writes it back: together, all bytes of each
+    // bucket.
     const double flags = 2 * 0.5;
     EXPECT_NEAR(us, n == 1 ? 0 : flags + 2 * n * kBytes / 1024, 1e-6) << n;
   }
@@ -178,7 +179,7 @@ TEST(SimulatorForms, MessagesInsideANodeAreCopiedTwice) {
   costs.links.memory = memory_of_rate(1024);
   const double us = all_reduce_us(ProcessGrid::with_node_sizes({2}), {.count = kCount},
                                   in_one_chunk("tree"), costs);
-  // Up and down the tree, each copy reads and writes; the sum reads two and writes one.
+  // Up and down the tree, each copy reads and writes. The sum reads two buffers and writes one.
   EXPECT_NEAR(us, 2 * (4 * kBytes / 1024 + 0.5) + 3 * kBytes / 1024, 1e-6);
 }
 
@@ -191,7 +192,7 @@ TEST(SimulatorForms, ABucketAndItsStepsCostTheirProcessor) {
   const double before = us();
   costs.links.bucket_us = 16;
   costs.links.step_us = 1;
-  // A flag given, one taken, the sum, a flag given, one taken.
+  // A flag raised, one awaited, the sum, a flag raised, one awaited.
   EXPECT_NEAR(us() - before, 16 + 5, 1e-6);
 }
 
@@ -206,7 +207,7 @@ TEST(SimulatorForms, ASlowRankIsSlowInProportion) {
   const auto us = [&](double slowness) {
     return simulate(grid, {&bucket, 1}, {.costs = costs, .slowness = {slowness, 1}})[0];
   };
-  // Only the root adds: two sources and a target.
+  // Only the root adds, from two sources to a target.
   EXPECT_NEAR(us(3) - us(1), 2 * (3 * kBytes / 1024), 1e-6);
 }
 
@@ -238,8 +239,8 @@ TEST(SharedCapacityTest, JobsSlowEachOtherDownOnlyBeyondTheCapacity) {
   EXPECT_DOUBLE_EQ(wide.next_end(), 2);
 }
 
-// Every schedule runs to its end, not sooner than its bytes can pass the links, and not later than
-// without any overlap: each message, flag and kernel after the other.
+// Every schedule ends. It takes at least the time of its bytes on the links, and at most the time
+// of all messages, flags and kernels one after the other.
 TEST(Simulator, EveryAlgorithmEndsWithinItsBounds) {
   const MachineCosts costs;
   for (int ranks = 1; ranks <= 8; ++ranks) {
@@ -288,7 +289,7 @@ TEST(Simulator, EveryAlgorithmEndsWithinItsBounds) {
   }
 }
 
-// One node represents all of them exactly, not approximately.
+// One node represents all nodes exactly, not approximately.
 TEST(Simulator, OneNodeStandsForAll) {
   const MachineCosts costs;
   int rotations = 0, exchanges = 0;
@@ -307,7 +308,7 @@ TEST(Simulator, OneNodeStandsForAll) {
           "hierarchical:native,direct", "hierarchical:native,halving_doubling"}) {
       const std::string what = std::string(algorithm) + ", " + test::shape_text(sizes);
       const bool on_device = what.find("native") != std::string::npos;
-      // Equal parts in each of four chunks.
+      // Parts are equal in each of four chunks.
       const auto world = static_cast<std::size_t>(grid.world_size());
       const BucketLayout layout{.count = 4 * world * 32 * 16,
                                 .memory = on_device ? MemoryKind::kDevice : MemoryKind::kHost};
@@ -320,7 +321,7 @@ TEST(Simulator, OneNodeStandsForAll) {
       const NodeSymmetry symmetry = find_symmetry(grid, compile, nodes);
       const bool is_halving = what.find("halving") != std::string::npos;
       if (symmetry == NodeSymmetry::kNone) {
-        // Other cases have no symmetry: ranks beyond a power of two sit out, and halves inside a
+        // Other cases have no symmetry: ranks beyond a power of two are idle, and halves inside a
         // node are no rotation.
         EXPECT_TRUE(is_halving) << what;
         continue;
@@ -376,7 +377,7 @@ TEST(Simulator, RefusesWhatIsNotAlike) {
             NodeSymmetry::kNone);
 }
 
-// A schedule that lacks a step deadlocks, and the error names which rank waits for which.
+// A schedule without a step deadlocks. The error names the rank that waits, and its peer.
 TEST(Simulator, NamesWhatAStuckScheduleWaitsFor) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
   for (StepKind dropped : {StepKind::kSend, StepKind::kSignal}) {

@@ -35,8 +35,8 @@ CompressedBucketShape bucket_of(std::size_t count, double density, int ranks) {
           .ranks = ranks};
 }
 
-// A model of 25.6 million parameters at 10 Gbit/s, 30 us and 1 us for each message, in ms. Dense
-// takes the latency of halving and doubling here, 0.37 and 0.50 ms of these times.
+// Times in ms of a model of 25.6 million parameters at 10 Gbit/s, with 30 us and 1 us for each
+// message. Dense takes the latency of halving and doubling here, 0.37 and 0.50 ms of these times.
 TEST(ChooserTest, PredictsTheTableOfSparseAllReduces) {
   CompressionCosts costs = wire_only(30, 1250);
   costs.message_us = 1;
@@ -57,7 +57,7 @@ TEST(ChooserTest, PredictsTheTableOfSparseAllReduces) {
   }
 }
 
-// Every message has its cost: all-gather and owners send one to every other rank.
+// Every message has a cost: with all-gather and owners, each rank sends one to every other rank.
 TEST(ChooserTest, MessagesAreThoseOfTheSchedules) {
   constexpr double kNoBytes = 1e18;
   for (const int ranks : {2, 5, 64}) {
@@ -75,7 +75,7 @@ TEST(ChooserTest, MessagesAreThoseOfTheSchedules) {
   }
 }
 
-// By bytes alone all-gather beats dense 16-bit below 4 / 6P, the way through owners below 4 / 14.
+// By bytes alone, all-gather beats dense 16-bit below density 4 / 6P, and owners do below 4 / 14.
 TEST(ChooserTest, BreaksEvenAtTheDensitiesOfTheFormulas) {
   const CompressionCosts costs = wire_only(0, 1000);
   for (const int ranks : {2, 8, 64, 256}) {
@@ -92,11 +92,11 @@ TEST(ChooserTest, BreaksEvenAtTheDensitiesOfTheFormulas) {
   }
 }
 
-// Selecting moves 12 bytes per element, so a fast enough link makes it pointless.
+// Selection moves 12 bytes per element, so it does not pay on a fast link.
 TEST(ChooserTest, SelectionBandwidthBoundsTheLinksThatGain) {
   const double selector = 10'000;
   const CompressedBucketShape bucket = bucket_of(10'000'000, 0.01, 8);
-  // At P ranks all bytes are scaled by (P-1)/P: dense 8, owners 14 * density.
+  // On P ranks, all bytes are multiplied by (P-1)/P: dense 8, owners 14 * density.
   const double bound = (8 - 14 * 0.01) * 7 / 8 * selector / 12;
   for (const double side : {0.99, 1.01}) {
     CompressionCosts costs = wire_only(0, side * bound);
@@ -137,7 +137,7 @@ TEST(ChooserTest, SharedCoresSlowWhatIsComputedAndNotWhatIsSent) {
 }
 
 TEST(ChooserTest, LeavesDenseOnlyForAGainOfAFifth) {
-  // Dense 16-bit takes half of dense; the sparse density is set so that the gain is just 1.2.
+  // Dense 16-bit takes half the time of dense. This density makes the gain exactly kLeastGain.
   const double density = 4.0 / 14 / kLeastGain;
   const CompressionCosts costs = wire_only(0, 1000);
   const CompressionChoice stays = choose_path(bucket_of(100'000'000, 1.001 * density, 8), costs);
@@ -163,7 +163,7 @@ TEST(ChooserTest, OneRankHasNothingToSend) {
 
 // --- Whole steps --------------------------------------------------------------------------------
 
-/// 4 million elements between 4 ranks, links of 12 MB/s: dense takes 2 s, top-k of 1 % about 35 ms.
+/// 4 million elements between 4 ranks at 12 MB/s: dense takes 2 s, and top-k of 1 % about 35 ms.
 BucketExchange slow_exchange(double cores = 1) {
   CompressionCosts costs{.link = {.latency_us = 100, .bytes_per_us = 12}};
   costs.cores = cores;
@@ -181,8 +181,8 @@ ReducePath chosen_for(const BucketExchange& exchange, double compute_us, double 
   return choice.paths.front();
 }
 
-// Steps must become 1.2 times as short: as computation grows, the same exchange stops paying, where
-// the formula says; first top-k compared with 16 bits, then 16 bits.
+// Steps must become 1.2 times faster. The same exchange stops paying when computation grows to the
+// value of the formula: first top-k compared with 16 bits, then 16 bits.
 TEST(ChooseStep, PaysIfStepsBecomeAFifthFaster) {
   const BucketExchange exchange = slow_exchange();
   const double dense = exchange_us(kDense, exchange);
@@ -193,13 +193,13 @@ TEST(ChooseStep, PaysIfStepsBecomeAFifthFaster) {
   const double until_16 = (dense - kLeastGain * dense16) / (kLeastGain - 1);
   ASSERT_LT(until_16, until_sparse);
   EXPECT_EQ(chosen_for(exchange, 0.99 * until_16, dense), kOwnersPairwise);
-  // From here on top-k competes with dense itself.
+  // From here on top-k competes with dense.
   const double until_none = (dense - kLeastGain * sparse) / (kLeastGain - 1);
   EXPECT_EQ(chosen_for(exchange, 0.99 * until_none, dense), kOwnersPairwise);
   EXPECT_EQ(chosen_for(exchange, 1.01 * until_none, dense), kDense);
 }
 
-// 16 bits pay against dense, but top-k not against them.
+// 16 bits pay compared with dense, but top-k does not pay compared with 16 bits.
 TEST(ChooseStep, TopKHasToBeatSixteenBits) {
   BucketExchange exchange = slow_exchange();
   exchange.shape.pairs = exchange.shape.count / 5;
@@ -217,7 +217,7 @@ TEST(ChooseStep, WhatIsHiddenIsWorthNothing) {
   EXPECT_EQ(hidden.paths.front(), kDense);
   EXPECT_EQ(hidden.step_us, 2 * dense);
   EXPECT_THAT(hidden.reason, HasSubstr("0.0 us of it waiting"));
-  // At most the exposed time can be saved, however slow the link is.
+  // The exposed time is the most that can be saved, for any link.
   EXPECT_EQ(chosen_for(exchange, 2 * dense, 0.1 * dense), kDense);
   EXPECT_NE(chosen_for(exchange, 2 * dense, 0.9 * dense), kDense);
 }
@@ -234,7 +234,7 @@ TEST(ChooseStep, SaysWhatWasMeasuredAndPredicted) {
   EXPECT_THAT(choice.reason, HasSubstr("with top-k, where 1.2 times"));
 }
 
-// Selection on cores that computation needs is not hidden behind it, as long as steps are short.
+// Selection on cores that computation needs is not hidden, if steps are short.
 TEST(ChooseStep, NothingHidesWorkOnSharedCores) {
   for (const double cores : {1.0, 0.5}) {
     BucketExchange exchange = slow_exchange(cores);
@@ -242,7 +242,7 @@ TEST(ChooseStep, NothingHidesWorkOnSharedCores) {
     const BucketExchange small{.shape = bucket_of(1000, 0.01, 4), .costs = exchange.costs};
     const double dense = exchange_us(kDense, exchange);
     const double small_dense = exchange_us(kDense, small);
-    // 0.4 s of selection and 1.5 s of computation, which hides all but half a second of dense.
+    // There are 0.4 s of selection and 1.5 s of computation, which hides all but 0.5 s of dense.
     const double exposed = 0.5e6;
     const StepChoice choice =
         choose_step(std::vector{exchange, small}, {.step_us = 2e6, .exposed_us = exposed});
@@ -252,7 +252,7 @@ TEST(ChooseStep, NothingHidesWorkOnSharedCores) {
   }
 }
 
-// A bucket begins when all of it is ready: the last bucket has nothing to hide behind.
+// A bucket begins when all of it is ready, so no computation hides the last bucket.
 TEST(ChooseStep, TheLastGroupShows) {
   const BucketExchange large = slow_exchange();
   const BucketExchange small{.shape = bucket_of(100'000, 0.01, 4), .costs = large.costs};

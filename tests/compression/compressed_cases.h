@@ -14,7 +14,7 @@
 #include "tests/compression/sparse_numbers.h"
 #include "tests/support/node_shapes.h"
 
-/// Compression codecs of many shapes, all from a seed, and the values of their ranks.
+/// Compression codecs of many shapes and the values of their ranks, all drawn from a seed.
 namespace kolo::test {
 
 inline constexpr std::uint32_t kGroupSeed = 97;
@@ -49,7 +49,7 @@ inline std::vector<std::uint32_t> residual_bits(CompressedJob& job) {
   return bits;
 }
 
-using Sums = std::vector<std::vector<double>>;  ///< Per tensor, exact for lattice numbers.
+using Sums = std::vector<std::vector<double>>;  ///< By tensor. Exact for `lattice` numbers.
 
 inline Sums zeros(const SparseOptions& options) {
   Sums sums;
@@ -75,8 +75,8 @@ inline Sums residual_sums(CompressedJob& job, const SparseOptions& options) {
   return sums;
 }
 
-/// Numbers of ranks for which 1 / ranks is a power of two, so that averages of lattice numbers are
-/// exact.
+/// Draws numbers of ranks on nodes. 1 / ranks is a power of two, so averages of `lattice` numbers
+/// are exact.
 inline std::vector<int> any_nodes(std::mt19937& random) {
   const std::vector<int> shapes[] = {{1}, {2}, {4}, {1, 1}, {2, 2}, {4, 4}, {2, 2, 2, 2}, {3, 1}};
   return shapes[random() % std::size(shapes)];

@@ -14,10 +14,10 @@
 #include "tests/support/in_process_transport.h"
 #include "tests/support/seeded_scheduler.h"
 
-/// All ranks of a job with one compressed bucket: real schedules in real executors.
+/// All ranks of a job with one compressed bucket. Real executors run real schedules.
 namespace kolo::test {
 
-/// The caller's tensors, at the offsets that a codec's bucket gives them.
+/// The caller's tensors, at their offsets in a codec's bucket.
 class JobTensors final : public Packer {
  public:
   explicit JobTensors(const SparseOptions& options) : offsets_(tensor_offsets(options)) {
@@ -47,7 +47,7 @@ class JobTensors final : public Packer {
   Tensors tensors;
 
  private:
-  // Empty tensors share their offset with the next one.
+  // An empty tensor has the same offset as the next one.
   std::size_t tensor_of(std::size_t offset) const {
     const auto next = std::upper_bound(offsets_.begin(), offsets_.end(), offset);
     return static_cast<std::size_t>(next - offsets_.begin()) - 1;
@@ -64,7 +64,7 @@ class JobTensors final : public Packer {
   std::vector<std::size_t> offsets_;
 };
 
-/// One rank of the job: a bucket for sparse steps and one for dense ones.
+/// One rank of the job, with a bucket for sparse steps and one for dense steps.
 class CompressedRank {
  public:
   CompressedRank(InProcessHub& hub, int rank, const SparseOptions& options, Placement placement)
@@ -78,7 +78,7 @@ class CompressedRank {
     add(compile_sparse);
     add(compile_dense_step);
   }
-  /// Work in flight refers to the executor's memory, so the transport ends first.
+  /// Shuts the transport down first, because work in flight refers to the executor's memory.
   ~CompressedRank() { transport_->shutdown(false); }
   CompressedRank(const CompressedRank&) = delete;
   CompressedRank& operator=(const CompressedRank&) = delete;
@@ -97,7 +97,7 @@ class CompressedRank {
     return computed || moved;
   }
   bool busy() const { return executor_.busy(); }
-  /// The tensors after a step.
+  /// Returns the tensors after a step.
   const Tensors& results() {
     if (placement_ == Placement::kInPlace) {
       tensors->unpack(0, bucket_count(options_), memory(), Stores::kCached);
@@ -167,8 +167,8 @@ class CompressedJob {
   CompressedRank& rank(int i) { return *ranks_[static_cast<std::size_t>(i)]; }
   GradientCodec& codec(int i) { return *rank(i).codec; }
 
-  /// One step of all ranks, in a seeded interleaving. Returns false if it was skipped. Errors:
-  /// std::runtime_error if ranks differ about that, or if it does not end.
+  /// Runs one step of all ranks, in a seeded interleaving. Returns false if it was skipped. Errors:
+  /// std::runtime_error if ranks differ about that, or if the step does not end.
   bool step(const std::vector<Tensors>& gradients) {
     for (int i = 0; i < size(); ++i) rank(i).start(gradients[static_cast<std::size_t>(i)]);
     std::vector<SeededScheduler::Pollable> pollables;

@@ -1,5 +1,5 @@
-// Top-k's kernels on the emulated device, compared bit for bit with sorting everything; its digits
-// and its plan.
+// Compares top-k's kernels on the emulated device bit for bit with a sort of all elements. Also
+// tests their digits and their plan.
 
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ test::TopKAnswer on_emulator(const test::TopKCase& input, std::size_t k) {
   return answer;
 }
 
-// Its sums remain in the residual.
+// Sorts all elements. The sums remain in the residual.
 test::TopKAnswer by_sorting(const test::TopKCase& input, std::size_t k) {
   test::TopKAnswer answer = test::top_k_by_sorting(input, 1.0f, k);
   for (const std::uint32_t i : answer.indices) answer.sums[i] = 0.0f;
@@ -81,7 +81,7 @@ TEST(EmulatedTopK, EqualsSortingForEveryKindOfNumber) {
   }
 }
 
-// One block whose warps take several sections each, and several blocks; lists that overflow.
+// Grids have one block whose warps process several sections, and several blocks. Lists overflow.
 TEST(EmulatedTopK, EqualsSortingOverManySectionsAndInEveryGrid) {
   constexpr std::size_t kCount = 24 * TopKPlan::kSmallestSection + 777;
   const std::vector<test::TopKCase> cases = test::top_k_cases(kCount, kSeed);

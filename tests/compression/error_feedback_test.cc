@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 constexpr std::uint32_t kFeedbackSeed = 53;
 
-// Small integers times 2^-6: all sums are exact.
+// Returns small integers times 2^-6, so that all sums are exact.
 std::vector<float> lattice(std::mt19937& random, std::size_t count) {
   std::vector<float> values(count);
   for (float& value : values) {
@@ -33,7 +33,7 @@ std::vector<float> residual_of(const ErrorFeedback& feedback, std::size_t tensor
   return {residual.begin(), residual.end()};
 }
 
-// I8: the part of its sums that one rank keeps.
+// The residual of one rank has at most its share of the gradient's energy.
 TEST(ErrorFeedbackTest, WhatIsLeftIsAContraction) {
   std::mt19937 random(kFeedbackSeed);
   for (int round = 0; round < 20; ++round) {
@@ -49,7 +49,7 @@ TEST(ErrorFeedbackTest, WhatIsLeftIsAContraction) {
     double before = 0;
     for (const float value : gradient) before += double{value} * double{value};
     const double share = static_cast<double>(k) / static_cast<double>(count);
-    // The squares are summed in float64: count roundings of a relative 2^-53 each.
+    // The squares are summed in float64: `count` roundings of a relative 2^-53 each.
     EXPECT_LE(std::pow(feedback.residual_norm(0), 2),
               (1 - share) * before + before * static_cast<double>(count) * 0x1p-52)
         << "seed " << kFeedbackSeed;
@@ -66,7 +66,7 @@ TEST(ErrorFeedbackTest, OnlyWhatBecamePartOfTheResultLeavesTheResidual) {
   EXPECT_DOUBLE_EQ(feedback.residual_norm(0), std::sqrt(1 + 9 + 0.25));
 }
 
-// I10, including the velocity.
+// An aborted step changes no bit, including the velocity.
 TEST(ErrorFeedbackTest, AnAbortedStepChangesNoBit) {
   std::mt19937 random(kFeedbackSeed);
   for (const bool corrected : {false, true}) {
@@ -121,7 +121,7 @@ TEST(MomentumCorrectionTest, WhatWasSentLeavesTheVelocity) {
   EXPECT_THAT(residual_of(feedback, 0), ElementsAre(0, 2));
   feedback.fold(0, std::vector<float>{0, 0}, 1.0f, 1, selected);
   EXPECT_THAT(selected.indices, ElementsAre(1));
-  EXPECT_THAT(selected.values, ElementsAre(3));  // the residual and half the velocity
+  EXPECT_THAT(selected.values, ElementsAre(3));  // the residual and half of the velocity
 }
 
 TEST(ErrorFeedbackTest, DenseStepsSendTheResidualToo) {
@@ -136,7 +136,7 @@ TEST(ErrorFeedbackTest, DenseStepsSendTheResidualToo) {
   EXPECT_THAT(residual_of(feedback, 0), ElementsAre(0, 0));
 }
 
-// I12: also if tensors are registered in another order after a restart.
+// Tensors may be registered in another order after a restart.
 TEST(FeedbackStateTest, LoadingTakesTensorsByName) {
   ErrorFeedback first({{"a", 3}, {"b", 2}}, MomentumCorrection{});
   const std::vector<std::vector<float>> gradients = {{4, 5, 6}, {8, 9}};
@@ -176,7 +176,7 @@ TEST(FeedbackStateTest, RefusesWhatDoesNotFit) {
   }
 }
 
-// Parts of a tensor cut in two on four ranks become whole on two, and these become thirds on three.
+// Four ranks have halves of a tensor, then two ranks have it whole, and then a rank has a third.
 TEST(FeedbackStateTest, PartsAreCutAnew) {
   const auto part = [](std::size_t first, std::vector<float> residual) {
     return FeedbackState{

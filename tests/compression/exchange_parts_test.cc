@@ -1,4 +1,4 @@
-// Parts of exchanges: owners, routes, sums of owners, and the common threshold.
+// Tests parts of exchanges: owners, routes, sums of owners, and the common threshold.
 
 #include <cmath>
 #include <initializer_list>
@@ -80,7 +80,7 @@ TEST(OwnerSumTest, AddsInOrderAndStartsAnew) {
   EXPECT_THROW(sum.add({.indices = {130}, .values = {1}}), UsageError);
 }
 
-// I9: a tensor's pairs, exponent and values do not depend on the tensors around it.
+// A tensor's pairs, exponent and values do not depend on the other tensors.
 TEST(PrepareTest, TensorsArePreparedAlikeInAnyGroup) {
   constexpr std::uint32_t kSeed = 71;
   std::mt19937 random(kSeed);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kSeed = 41;
 
-/// `bad` anywhere among `good` ones is found.
+/// Expects that each value of `bad` is found anywhere among `good` ones.
 template <typename T>
 void find_each(DType dtype, std::initializer_list<T> good, std::initializer_list<T> bad) {
   std::mt19937 random(kSeed);

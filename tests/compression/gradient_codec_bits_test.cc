@@ -1,5 +1,5 @@
-// The bits of results and residuals: equal to independent code and to the dense path, and equal on
-// all ranks.
+// Tests the bits of results and residuals. They equal those of independent code and of the dense
+// path, and are equal on all ranks.
 
 #include <algorithm>
 #include <cmath>
@@ -18,8 +18,8 @@
 namespace kolo::test {
 namespace {
 
-// I2 and I6: on all ranks, on all routes and for any interleaving, results and residuals have the
-// bits of plain arithmetic.
+// On all ranks, on all routes and for any interleaving, results and residuals have the bits of
+// plain arithmetic.
 TEST_F(GradientCodecTest, GivesTheBitsOfPlainArithmetic) {
   for (int round = 0; round < 24; ++round) {
     SparseOptions options = any_options(random_);
@@ -61,7 +61,7 @@ TEST_F(GradientCodecTest, GivesTheBitsOfPlainArithmetic) {
   }
 }
 
-// I5, also between nodes, where sums of nodes are summed.
+// The test includes nodes of equal size, which first sum within the node.
 TEST_F(GradientCodecTest, DensityOneEqualsTheDensePath) {
   for (const std::vector<int>& nodes :
        {std::vector<int>{1}, {2}, {5}, {1, 1, 1}, {2, 2}, {3, 3}, {2, 1}}) {
@@ -90,7 +90,7 @@ TEST_F(GradientCodecTest, DensityOneEqualsTheDensePath) {
   }
 }
 
-// I6 for every method, and I11: equal on all ranks and on all routes.
+// Every method has equal bits on all ranks and on all routes.
 TEST_F(GradientCodecTest, Edges) {
   std::vector<Number> numbers(std::begin(kEdgeNumbers), std::end(kEdgeNumbers));
   numbers.push_back(normal);
@@ -119,8 +119,8 @@ TEST_F(GradientCodecTest, Edges) {
   }
 }
 
-// Layers with very different gradients in one codec: each of them keeps nearly the energy of its
-// own largest sums. Ranked together, the first layer would keep next to nothing.
+// One codec has layers with very different gradients. Each layer keeps nearly the energy of its own
+// largest sums. If layers were ranked together, the first would keep hardly any.
 TEST_F(GradientCodecTest, QuotaKeepsNearlyTheEnergyOfTheExactChoiceOfEachTensor) {
   constexpr std::size_t kCount = 40000, kKept = kCount / 100;
   const SparseOptions options = options_of({kCount, kCount, kCount, kCount}, 0.01);

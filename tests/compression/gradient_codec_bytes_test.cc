@@ -1,4 +1,4 @@
-// The counts of transports, compared with the formulas of payloads.
+// Compares the byte counts of transports with the formulas of payloads.
 
 #include <algorithm>
 #include <vector>
@@ -12,8 +12,8 @@
 namespace kolo::test {
 namespace {
 
-/// Bytes that a rank sends in each phase of a step, by the formulas of payloads for the pairs that
-/// it really sends; the second phase is empty by all-gather.
+/// Bytes that a rank sends in each phase of a step, computed by the formulas of payloads from the
+/// pairs that it sends. With all-gather, the second phase is empty.
 struct Phases {
   std::size_t shares = 0;
   std::size_t results = 0;
@@ -52,8 +52,8 @@ Phases expected_phases(int rank, ExchangeRoute route, const SparsePlan& plan,
   return phases;
 }
 
-// I13: the transports count the bytes that the formulas give for each phase and for the pairs of
-// plain arithmetic; never more than planned.
+// Transports count the bytes of the formulas for each phase and for the pairs of plain arithmetic,
+// and never more than planned.
 TEST_F(GradientCodecTest, CountedBytesAreThoseOfTheFormulas) {
   for (const int ranks : {2, 3, 5, 8, 16, 64, 256}) {
     const std::vector<std::size_t> counts = ranks > 64 ? std::vector<std::size_t>{20000, 48}
@@ -82,8 +82,8 @@ TEST_F(GradientCodecTest, CountedBytesAreThoseOfTheFormulas) {
   }
 }
 
-// T5: pairs take 6 bytes to owners and 8 bytes back, for any number of ranks, apart from headers.
-// Everything else is unchanged: all ranks agree, and nothing is lost.
+// Pairs take 6 bytes to owners and 8 bytes back for any number of ranks, apart from headers. The
+// other properties also hold: all ranks agree, and nothing is lost.
 TEST_F(GradientCodecTest, BytesDoNotGrowWithTheNumberOfRanks) {
   for (const int ranks : {2, 16, 128, 256}) {
     const SparseOptions options = options_of({65536}, 0.02);
@@ -98,8 +98,8 @@ TEST_F(GradientCodecTest, BytesDoNotGrowWithTheNumberOfRanks) {
     const std::size_t k = job.codec(0).stats().k;
     for (int rank = 0; rank < ranks; ++rank) {
       ASSERT_EQ(job.rank(rank).results(), job.rank(0).results());
-      // Header, segment, padding and page count on the way there; header, segment, page and a
-      // rounded quota on the way back.
+      // To owners, this counts header, segment, padding and page; back, it counts header, segment,
+      // page and a rounded quota.
       EXPECT_LE(job.rank(rank).sent_bytes(), 14 * k + others * (16 + 8 + 2 + 4 + 16 + 8 + 4 + 8))
           << ranks << " ranks, seed " << kGroupSeed;
     }

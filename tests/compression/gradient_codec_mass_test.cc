@@ -1,4 +1,4 @@
-// Conservation by residuals: nothing is lost, nothing appears, and a bad step changes nothing.
+// Tests that residuals conserve sums exactly, and that a bad step changes nothing.
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace kolo::test {
 namespace {
 
-// I3 and I4: over warm-up, ramp and steady state, and a flush at the end, which leaves nothing.
+// The steps are warm-up, ramp and steady state, and a flush at the end, which leaves no residual.
 TEST_F(GradientCodecTest, MassIsConservedExactly) {
   for (int round = 0; round < 30; ++round) {
     SparseOptions options = any_options(random_);
@@ -50,7 +50,7 @@ TEST_F(GradientCodecTest, WithoutFeedbackNothingIsKept) {
   EXPECT_EQ(job.codec(0).residual_norm(0), 0.0);
 }
 
-// I10: with one bad number on any rank, no bit of any state changes on any rank; all ranks detect
+// With one bad number on any rank, no bit of any state changes on any rank, and all ranks detect
 // it.
 TEST_F(GradientCodecTest, ABadNumberOnOneRankSkipsTheStepOnAll) {
   const auto methods = coded_methods();

@@ -1,4 +1,4 @@
-// Order of steps, momentum, state that moves to other ranks, and absence of allocations.
+// Tests the order of steps, momentum, state that moves to other ranks, and absence of allocations.
 
 #include <memory>
 
@@ -20,7 +20,7 @@ TEST_F(GradientCodecTest, StepsHaveAnOrder) {
   EXPECT_EQ(job.codec(0).step(), 1u);
 }
 
-// No rank's momentum is lost or counted twice: in dense steps it is that of a dense optimizer.
+// No rank's momentum is lost or counted twice. In dense steps, it is that of a dense optimizer.
 TEST_F(GradientCodecTest, CorrectedMomentumOfDenseStepsIsTheOptimizers) {
   for (const std::vector<int>& nodes : {std::vector<int>{2}, {2, 2}}) {
     SparseOptions options = options_of({160}, 1.0);
@@ -68,7 +68,7 @@ TEST_F(GradientCodecTest, SavedStateGoesOnBitForBit) {
   }
 }
 
-// I12: on other ranks and nodes, the total value of all residuals is preserved exactly.
+// On other ranks and nodes, the sum of all residuals is exactly the same.
 TEST_F(GradientCodecTest, ARemappedStateIsWorthAsMuch) {
   for (int round = 0; round < 16; ++round) {
     SparseOptions options = any_options(random_);

@@ -6,7 +6,7 @@
 namespace kolo::test {
 namespace {
 
-// As above, with a thread for each rank, for the thread sanitizer.
+// Each rank has a thread here, so that ThreadSanitizer detects races.
 TEST_F(GradientCodecTest, RanksMayBeThreads) {
   for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
     SparseOptions options = options_of({5000}, 0.02);

@@ -20,7 +20,7 @@ using testing::ElementsAre;
 constexpr std::uint32_t kPayloadSeed = 41;
 constexpr DType kPayloadWires[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
 
-// Finite float32 of every kind: any bits, normal numbers, denormals, the edges of the wires.
+// Returns finite floats of every kind: any bits, normal numbers, subnormals, limits of wire dtypes.
 std::vector<float> finite_values(std::mt19937& random, std::size_t count) {
   std::normal_distribution<float> normal;
   const float edges[] = {65504.0f,
@@ -77,8 +77,8 @@ void expect_exact_split(const std::vector<float>& values, const std::vector<floa
   }
 }
 
-// I1. A sent value is zero or near the original, so that their difference is exact in float64. Even
-// rounds have numbers of all magnitudes, odd ones of about one magnitude.
+// A sent value is zero or near the original, so their difference is exact in float64. Even rounds
+// have numbers of all magnitudes, odd rounds of about one magnitude.
 TEST(ValueCodecTest, WhatIsSentAndWhatIsLeftAddUpExactly) {
   std::mt19937 random(kPayloadSeed);
   std::normal_distribution<float> normal;
@@ -246,7 +246,7 @@ TEST(PayloadTest, GivesBackEveryPair) {
   }
 }
 
-// I13, per payload: 16 bytes for the header, 8 per tensor, then the pairs.
+// A payload has 16 bytes for the header, 8 per tensor, and the pairs.
 TEST(PayloadTest, TakesTheBytesOfTheFormula) {
   const PayloadPlan narrow{.wire = DType::kFloat16,
                            .coding = IndexCoding::kU16Pages,
@@ -309,7 +309,7 @@ TEST(PayloadTest, DamagedIsRefusedOrHoldsPairsOfItsPlan) {
       bytes[random() % bytes.size()] =
           random() % 4 == 0 ? std::byte{0xff} : static_cast<std::byte>(random());
     }
-    // A copy of exactly this size, so that the address sanitizer detects reads beyond it.
+    // A copy of exactly this size lets AddressSanitizer detect reads beyond it.
     const std::vector<std::byte> sent(
         bytes.begin(),
         bytes.begin() + static_cast<std::ptrdiff_t>(random() % 8 == 0 ? random() % bytes.size()

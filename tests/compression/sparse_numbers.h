@@ -14,10 +14,10 @@
 #include "compression/compression_method.h"
 #include "compression/sparse_all_reduce.h"
 
-/// Gradients for tests of sparse exchanges, from a seed, and their bits.
+/// Random gradients for tests of sparse exchanges, and their bits.
 namespace kolo::test {
 
-using Tensors = std::vector<std::vector<float>>;  ///< Tensors of one rank.
+using Tensors = std::vector<std::vector<float>>;  ///< The tensors of one rank.
 using Number = float (*)(std::mt19937&);
 
 inline constexpr QuotaRule kRules[] = {QuotaRule::kQuota, QuotaRule::kLossless};
@@ -30,13 +30,13 @@ T any_of(std::mt19937& random, const T (&choices)[N]) {
   return choices[random() % N];
 }
 
-/// Small integers times 2^-6: all sums of all steps are exact.
+/// Returns a small integer times 2^-6, so that all sums of all steps are exact.
 inline float lattice(std::mt19937& random) {
   return static_cast<float>(static_cast<int>(random() % 2001) - 1000) * 0x1p-6f;
 }
 inline float normal(std::mt19937& random) { return std::normal_distribution<float>()(random); }
 
-/// All zero, signs only, all equal, and no normal numbers.
+/// Draw zeros, negative zeros, equal numbers, and subnormal numbers.
 inline constexpr Number kEdgeNumbers[] = {
     [](std::mt19937&) { return 0.0f; }, [](std::mt19937&) { return -0.0f; },
     [](std::mt19937&) { return -2.5f; },
@@ -44,13 +44,13 @@ inline constexpr Number kEdgeNumbers[] = {
       return std::bit_cast<float>(static_cast<std::uint32_t>(random()) & 0x807fffffu);
     }};
 
-/// Alternately infinity and NaN.
+/// Returns infinity in even rounds, NaN in odd ones.
 inline float bad_number(int round) {
   return round % 2 == 0 ? std::numeric_limits<float>::infinity()
                         : std::numeric_limits<float>::quiet_NaN();
 }
 
-/// A group of tensors of `counts` elements.
+/// Returns options for tensors of `counts` elements.
 inline SparseOptions options_of(const std::vector<std::size_t>& counts, double density) {
   SparseOptions options{.density = density};
   for (const std::size_t count : counts) {
@@ -60,7 +60,7 @@ inline SparseOptions options_of(const std::vector<std::size_t>& counts, double d
   return options;
 }
 
-/// All methods with a codec, each of which is tested for the common properties of groups.
+/// Returns all methods with a codec. Each is tested for the common properties of codecs.
 inline std::vector<const CompressionMethod*> coded_methods() {
   std::vector<const CompressionMethod*> methods;
   for (const CompressionMethod* method : compression_methods()) {
@@ -69,7 +69,7 @@ inline std::vector<const CompressionMethod*> coded_methods() {
   return methods;
 }
 
-/// Every route and rule.
+/// Returns options for every route and rule.
 inline std::vector<SparseOptions> all_ways(const SparseOptions& options) {
   std::vector<SparseOptions> ways;
   for (const ExchangeRoute route : kRoutes) {
@@ -80,7 +80,7 @@ inline std::vector<SparseOptions> all_ways(const SparseOptions& options) {
   return ways;
 }
 
-/// The cases of every method.
+/// Returns options for every method, route and rule.
 inline std::vector<SparseOptions> all_ways_of_all_methods(SparseOptions options) {
   std::vector<SparseOptions> all;
   for (const CompressionMethod* method : coded_methods()) {
@@ -91,14 +91,14 @@ inline std::vector<SparseOptions> all_ways_of_all_methods(SparseOptions options)
   return all;
 }
 
-/// The most bytes that a rank sends in the exchange of a sparse step.
+/// Returns the most bytes that a rank sends in the exchange of a sparse step.
 inline ScheduleTraffic planned_exchange(int rank, const ProcessGrid& grid,
                                         const SparseOptions& options) {
   const BucketLayout bucket = sparse_bucket(options, ReduceOp::kSum, Placement::kUser);
   return traffic(compile_sparse(rank, bucket, grid, options), [](int) { return true; });
 }
 
-/// By rank: tensors of `counts` elements.
+/// Draws tensors of `counts` elements for each rank.
 inline std::vector<Tensors> gradients_of(std::mt19937& random, std::span<const std::size_t> counts,
                                          int ranks, Number number) {
   std::vector<Tensors> gradients(static_cast<std::size_t>(ranks));

@@ -12,8 +12,8 @@
 
 namespace kolo::test {
 
-/// A sparse all-reduce of all ranks in plain arithmetic, element by element: without payloads,
-/// routes and schedules.
+/// Computes a sparse all-reduce of all ranks in plain arithmetic, element by element, without
+/// payloads, routes and schedules.
 class SparseOracle {
  public:
   explicit SparseOracle(SparsePlan plan) : plan_(std::move(plan)), ownership_(plan_.ownership()) {
@@ -22,16 +22,17 @@ class SparseOracle {
     residuals_.assign(ranks(), zeros);
   }
 
-  /// Tensors, one after the other.
+  /// Returns the result: the elements of all tensors, one tensor after the other.
   const std::vector<float>& output() const { return output_; }
   const Tensors& residual(int rank) const { return residuals_[static_cast<std::size_t>(rank)]; }
-  /// Pairs of the last step, from a rank to an owner, and from an owner to all.
+  /// Returns the number of pairs that `rank` sent to `owner` in the last step. `kept` returns the
+  /// number of pairs that an owner sent to all ranks.
   std::size_t sent(int rank, int owner) const {
     return sent_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(owner)];
   }
   std::size_t kept(int owner) const { return kept_[static_cast<std::size_t>(owner)]; }
 
-  /// One step: `ks` pairs of each tensor.
+  /// Computes one step with `ks` pairs of each tensor.
   void step(const std::vector<Tensors>& gradients, const std::vector<std::size_t>& ks,
             float divisor) {
     sums_.assign(plan_.count(), 0.0f);
@@ -90,7 +91,7 @@ class SparseOracle {
     }
   }
 
-  /// Each owner keeps its largest sums of each tensor.
+  /// Keeps only the largest sums of each tensor on each owner.
   void drop_beyond_quotas() {
     std::size_t begin = 0;
     for (const std::size_t count : plan_.tensor_counts) {

@@ -47,7 +47,7 @@ TEST(SparseSchedules, AreProvedForAllShapesRoutesAndRules) {
   for (int ranks = 1; ranks <= 6; ++ranks) {
     test::for_each_node_shape(ranks, [&](const std::vector<int>& nodes) {
       const ProcessGrid grid = ProcessGrid::with_node_sizes(nodes);
-      // A group with an owner for every rank; one with fewer blocks than ranks; one element.
+      // An owner for every rank; fewer blocks than ranks; one element.
       for (const std::vector<std::size_t>& counts :
            {std::vector<std::size_t>{1000, 37}, {130}, {1}}) {
         for (const SparseOptions& options :
@@ -107,7 +107,7 @@ TEST(CompressedBuckets, AreFullButNeverCutATensor) {
               ElementsAre(ElementsAre(0), ElementsAre(1, 2), ElementsAre(3)));
 }
 
-// I13: the limit of bytes sent by a schedule, by the formulas of payloads, for any number of ranks.
+// The bytes that a schedule may send are those of the payload formulas, for any number of ranks.
 TEST(SparseSchedules, PlanTheBytesOfTheFormula) {
   for (const int ranks : {2, 3, 8, 13}) {
     const ProcessGrid grid =
@@ -150,7 +150,7 @@ void disarm(Step& step) {
   step = Step{.kind = StepKind::kCopy, .sources = {Range{.rank = rank}}, .after = step.after};
 }
 
-/// Damages one step of the fitting ones.
+/// Damages one of the steps that fit.
 struct Mutation {
   const char* name;
   bool (*fits)(const Step&);
@@ -183,7 +183,7 @@ constexpr Mutation kMutations[] = {
     {"merge_in_another_order", merges_several, swap_two},
     {"merge_twice", is_merge,
      [](Step& step, Schedule&, std::mt19937&) { step.sources.push_back(step.sources.back()); }},
-    // Two payloads of equal length are swapped on their way.
+    // Swaps two payloads of equal length.
     {"mistake_payloads",
      [](const Step& step) {
        return (is_codec(step, CodecVerb::kJoin) || is_codec(step, CodecVerb::kDecode)) &&
@@ -208,7 +208,7 @@ constexpr Mutation kMutations[] = {
        }
      }}};
 
-/// Returns false if there is nothing of this kind to damage.
+/// Returns false if there is no step of this kind to damage.
 bool damage(const Mutation& mutation, std::vector<Schedule>& schedules, std::mt19937& random) {
   std::vector<std::pair<Schedule*, Step*>> found;
   for (Schedule& schedule : schedules) {
@@ -222,7 +222,7 @@ bool damage(const Mutation& mutation, std::vector<Schedule>& schedules, std::mt1
   return true;
 }
 
-/// Drops one dependency that nothing else implies; returns false if there is none.
+/// Drops one dependency that no other implies; returns false if there is none.
 bool lose_dependency(std::vector<Schedule>& schedules, const ProcessGrid& grid,
                      std::mt19937& random) {
   for (int attempt = 0; attempt < 100; ++attempt) {

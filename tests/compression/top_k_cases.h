@@ -15,7 +15,7 @@
 
 #include "tests/compression/sparse_numbers.h"
 
-/// Inputs of top-k, and the answer by sorting everything.
+/// Inputs of top-k, and its results computed by sorting all elements.
 namespace kolo::test {
 
 struct TopKCase {
@@ -36,11 +36,11 @@ inline void expect_equal(const TopKAnswer& actual, const TopKAnswer& expected) {
   ASSERT_EQ(bits_of(actual.sums), bits_of(expected.sums));
 }
 
-/// The largest sums of residual and scaled gradient, by a stable sort of all elements: larger
-/// magnitude first, NaN before all.
+/// Returns the largest sums of residual and scaled gradient, by a stable sort of all elements:
+/// larger magnitudes first, NaN before all.
 inline TopKAnswer top_k_by_sorting(const TopKCase& input, float scale, std::size_t k) {
   TopKAnswer answer{.sums = input.residual, .indices = {}, .values = {}};
-  std::vector<float> scaled = input.gradient;  // In memory, so that each product is rounded.
+  std::vector<float> scaled = input.gradient;  // in memory, so that each product is rounded
   for (float& value : scaled) value *= scale;
   for (std::size_t i = 0; i < answer.sums.size(); ++i) {
     float& sum = answer.sums[i];
@@ -62,7 +62,7 @@ inline TopKAnswer top_k_by_sorting(const TopKCase& input, float scale, std::size
   return answer;
 }
 
-/// Numbers of every kind, in `count` elements.
+/// Returns inputs of `count` elements with numbers of every kind.
 inline std::vector<TopKCase> top_k_cases(std::size_t count, std::uint32_t seed) {
   std::mt19937 random(seed);
   const auto any_bits = [&] { return static_cast<std::uint32_t>(random()); };

@@ -1,4 +1,4 @@
-// Top-k on a GPU, compared bit by bit with the one on the processor.
+// Compares top-k on a GPU, bit by bit, with top-k on the processor.
 
 #include <vector>
 

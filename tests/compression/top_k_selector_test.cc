@@ -47,12 +47,12 @@ Selected selected(TopKSelector& selector, const test::TopKCase& input, float sca
   return result;
 }
 
-// I7: the selection depends only on the sums and k. One selector serves all sizes in turn, so that
-// remains of an earlier selection in its memory would show.
+// The selection depends only on the sums and k. One selector serves all sizes one after the other,
+// so that remains of an earlier selection in its memory would be detected.
 TEST(TopKSelectorTest, EqualsTheOracleForAnyHintOnEveryInstructionSet) {
   const std::vector<std::int64_t> targets = test::simd_targets();
   std::vector<TopKSelector> selectors(targets.size());
-  // The largest goes beyond one block of the selector, 8192 elements.
+  // The largest count exceeds one block of the selector, 8192 elements.
   for (const std::size_t count :
        std::initializer_list<std::size_t>{test::kSanitized ? 5003 : 9203, 1000, 64, 7, 1}) {
     for (const test::TopKCase& input : test::top_k_cases(count, kSeed)) {
@@ -113,7 +113,7 @@ TEST(TopKSelectorTest, SumsMayBeEitherInput) {
   }
 }
 
-// The order of magnitudes decides how often candidates are cut back.
+// The order of magnitudes determines how often candidates are cut back.
 TEST(TopKSelectorTest, AscendingAndDescendingMagnitudes) {
   constexpr std::size_t kCount = 50021;
   test::TopKCase ascending{.name = "ascending",
@@ -133,7 +133,7 @@ TEST(TopKSelectorTest, AscendingAndDescendingMagnitudes) {
   }
 }
 
-// Values after a cut have to exceed the k-th so far, if only by one last bit.
+// After a cut, values must exceed the k-th so far, even by one last bit.
 TEST(TopKSelectorTest, OneLastBitMoreIsEnoughAfterACut) {
   constexpr std::size_t kCount = 60000;
   test::TopKCase input{.name = "nearly equal",
@@ -186,7 +186,7 @@ TEST(TopKSelectorTest, ReportsWhatIsNotFinite) {
   }
 }
 
-// I11: a float holds no index beyond 2^24, so none may hold one.
+// A float cannot represent all indices beyond 2^24, so indices must be integers.
 TEST(TopKSelectorTest, IndicesAreExactBeyond24Bits) {
   constexpr std::size_t kCount = (std::size_t{1} << 24) + 1001;
   std::vector<float> residual(kCount), gradient(kCount);
@@ -215,7 +215,7 @@ TEST(TopKSelectorTest, RefusesMoreThanThereAre) {
   EXPECT_THROW(TopKSelector().select({.count = kMostTopKElements}, hint), UsageError);
 }
 
-// With momentum and without. The second kind of number is that of another case.
+// Tests with momentum and without. Another case has the second kind of number.
 TEST(FoldScanTest, AllTargetsGiveTheBitsOfTheReference) {
   constexpr std::size_t kCount = 1013;
   const std::vector<test::TopKCase> inputs = test::top_k_cases(kCount, kSeed);

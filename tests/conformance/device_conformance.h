@@ -16,26 +16,26 @@
 
 namespace kolo::test {
 
-/// A device, and the functions specific to its kind.
+/// A device under test, and the functions that are specific to its kind.
 class DeviceUnderTest {
  public:
   virtual ~DeviceUnderTest() = default;
   virtual Device& device() = 0;
-  /// Gives enqueued work time to proceed.
+  /// Lets enqueued work proceed.
   virtual void advance() = 0;
-  /// The stream as a caller would pass one of its own.
+  /// Returns the stream as a caller would pass its own stream.
   virtual NativeStream as_callers(Stream& stream) = 0;
-  /// Enqueues work that completes once `released` holds, which outlives this object.
+  /// Enqueues work that completes when `released` is true. `released` must outlive this object.
   virtual void hold(Stream& stream, const std::atomic<bool>& released) = 0;
-  /// Whether all of its heap allocations are made by this project.
+  /// Returns whether all heap allocations of the device are made by this project.
   virtual bool counts_heap() const { return true; }
 };
 
-/// One case of the suite.
+/// One device of the suite.
 struct DeviceCase {
   std::string name;
   std::function<std::unique_ptr<DeviceUnderTest>()> open;
-  std::string unavailable = {};  ///< Reason why this machine cannot run it; empty if it can.
+  std::string unavailable = {};  ///< Reason why this machine cannot run it, or an empty string.
 };
 
 inline std::ostream& operator<<(std::ostream& out, const DeviceCase& tried) {
@@ -46,8 +46,8 @@ inline std::string device_case_name(const testing::TestParamInfo<DeviceCase>& in
   return info.param.name;
 }
 
-/// Requirements for every device. A binary that includes this header and
-/// `device_conformance_tests.h` and instantiates `DeviceConformance` inherits the suite.
+/// The requirements for every device. A binary inherits the suite if it includes this header and
+/// `device_conformance_tests.h`, and instantiates `DeviceConformance`.
 class DeviceConformance : public testing::TestWithParam<DeviceCase> {
  protected:
   void SetUp() override {
@@ -59,15 +59,15 @@ class DeviceConformance : public testing::TestWithParam<DeviceCase> {
 
   Device& device() { return under_test_->device(); }
 
-  /// Work enqueued on the stream from now on does not begin before `release`. Meanwhile do not
-  /// allocate or launch a kernel for the first time: a device may wait for itself then.
+  /// Delays work that is enqueued on the stream until `release`. Until then, a test must not
+  /// allocate memory or launch a kernel for the first time, because a device may wait for itself.
   void hold(Stream& stream) {
     released_ = false;
     under_test_->hold(stream, released_);
   }
   void release() { released_ = true; }
 
-  /// Errors: std::runtime_error after half a minute, so that no test hangs.
+  /// Errors: std::runtime_error after 30 seconds, so that no test hangs.
   void wait_for(const Event& event) {
     until([&] { return event.done(); });
   }
@@ -87,12 +87,12 @@ class DeviceConformance : public testing::TestWithParam<DeviceCase> {
     wait_for(*event);
   }
 
-  /// All of `memory` as elements of `dtype`.
+  /// Returns a view of all of `memory` as elements of `dtype`.
   static BufferView view(const DeviceMemory& memory, DType dtype = DType::kUInt8) {
     return {memory.data(), memory.bytes() / size_of(dtype), dtype, memory.kind()};
   }
 
-  /// Device memory with these values in it.
+  /// Returns device memory with these values.
   template <typename T>
   DeviceMemory upload(const std::vector<T>& values) {
     const std::size_t bytes = values.size() * sizeof(T);
@@ -105,7 +105,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceCase> {
     return memory;
   }
 
-  /// The contents of memory, once all work on it is complete.
+  /// Waits for all work on `memory`; returns its contents.
   template <typename T>
   std::vector<T> download(const DeviceMemory& memory) {
     const DeviceMemory pinned = device().allocate(memory.bytes(), MemoryKind::kPinned);
@@ -118,7 +118,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceCase> {
   }
 
   std::atomic<bool> released_{false};
-  std::unique_ptr<DeviceUnderTest> under_test_;  // last, because its streams may read `released_`
+  std::unique_ptr<DeviceUnderTest> under_test_;  // destroyed first: streams read `released_`
 };
 
 }  // namespace kolo::test

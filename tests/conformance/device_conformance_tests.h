@@ -1,6 +1,6 @@
 #pragma once
 
-// The tests of the suite. Include once per binary, and link allocations.cc.
+// The tests of the suite. A binary includes them once, and must link allocations.cc.
 
 #include <algorithm>
 #include <cstring>
@@ -196,7 +196,7 @@ TEST_P(DeviceConformance, CountsWhatItHandsOut) {
 }
 
 TEST_P(DeviceConformance, KernelsAreStreamOperations) {
-  // Two tensors with a gap between them, doubled, summed three times and back.
+  // Two tensors with a gap are doubled, summed three times and copied back.
   const std::vector<float> first = {1, 2, 3}, second = {-4, 0.5F};
   const DeviceMemory tensors[] = {upload(first), upload(second)};
   const DeviceMemory results[] = {upload(std::vector<float>(3)), upload(std::vector<float>(2))};
@@ -220,7 +220,7 @@ TEST_P(DeviceConformance, KernelsAreStreamOperations) {
   const auto stream = device().make_stream();
   device().kernels().copy_batched(*stream, copy(CopyDirection::kPack, pack_table, 2.0));
   {
-    // The list of sources belongs to the caller again at once.
+    // The caller may change the list of sources immediately after the call.
     std::vector<const void*> sources(3, bucket.data());
     device().kernels().reduce(*stream, DType::kBFloat16, ReduceOp::kSum, bucket.data(), sources, 6,
                               1.0);
@@ -294,7 +294,7 @@ TEST_P(DeviceConformance, ASteadyStepAllocatesNothing) {
     wait_for(*read);
     wait_for(*written);
   };
-  // Held first, so that the queues grow beyond the size that a step can reach.
+  // The queues grow beyond the size that a step needs, because work is held first.
   hold(*first);
   const AllocationCounts before = device().allocation_counts();
   for (int i = 0; i < 20; ++i) {
@@ -321,7 +321,7 @@ TEST_P(DeviceConformance, ASteadyStepAllocatesNothing) {
 // --- Bounce buffers of device memory
 // --------------------------------------------------------------------
 
-/// Two buffers of `kBounced` bytes each on a device, and a bounce buffer with room for both.
+/// Size of each of two device buffers. A bounce buffer has room for both.
 constexpr std::size_t kBounced = 1000 * sizeof(std::int32_t);
 
 inline BounceBuffer::Copy bounced(const DeviceMemory& memory, std::size_t offset) {

@@ -21,12 +21,12 @@ struct TransportJob {
   std::vector<std::unique_ptr<Transport>> ranks;
 };
 
-/// One case of the suite: an implementation, the nodes it is tested on, and the polling threads.
+/// One case of the suite: an implementation, the nodes on which it is tested, and the polling
+/// threads.
 struct TransportCase {
   std::string name;
   std::vector<int> node_sizes;
-  bool one_thread = false;  ///< All ranks are polled round robin by one thread; otherwise each by
-                            ///< its own.
+  bool one_thread = false;  ///< Whether one thread polls all ranks, not one thread each.
   std::function<TransportJob(const ProcessGrid&, const TransportLimits&)> make;
 };
 
@@ -37,15 +37,15 @@ inline std::ostream& operator<<(std::ostream& out, const TransportCase& tried) {
 inline constexpr TransportLimits kSuiteLimits{
     .arena_bytes = std::size_t{1} << 16, .flags_per_peer = 64, .counters = 16};
 
-/// Requirements for every transport. A binary that includes this header and
-/// `transport_conformance_tests.h` and instantiates `TransportConformance` inherits the suite.
+/// The requirements for every transport. A binary inherits the suite if it includes this header and
+/// `transport_conformance_tests.h`, and instantiates `TransportConformance`.
 class TransportConformance : public testing::TestWithParam<TransportCase> {
  protected:
   TransportConformance()
       : grid_(ProcessGrid::with_node_sizes(GetParam().node_sizes)),
         job_(GetParam().make(grid_, kSuiteLimits)) {}
 
-  /// An agreed end as in a real job: all ranks at the same time.
+  /// Ends all ranks at the same time, like the agreed end of a real job.
   ~TransportConformance() override {
     run_ranks(world_size(), [&](const RankRun& run) { rank(run.rank()).shutdown(true); });
   }
@@ -53,7 +53,7 @@ class TransportConformance : public testing::TestWithParam<TransportCase> {
   int world_size() const { return grid_.world_size(); }
   Transport& rank(int index) { return *job_.ranks[static_cast<std::size_t>(index)]; }
 
-  /// Calls `start` once for every rank, then polls all ranks until `done` holds for each.
+  /// Calls `start` once for every rank, then polls all ranks until `done` returns true for each.
   void run_phase(const std::function<void(int rank)>& start,
                  const std::function<bool(int rank)>& done) {
     if (GetParam().one_thread) {
@@ -67,13 +67,13 @@ class TransportConformance : public testing::TestWithParam<TransportCase> {
       };
       const auto all_done = [&] {
         bool all = true;
-        for (int i = 0; i < world_size(); ++i) all &= done(i);  // all ranks get their turn
+        for (int i = 0; i < world_size(); ++i) all &= done(i);  // calls `done` for all ranks
         return all;
       };
       run.poll_until(poll_all, all_done);
       return;
     }
-    // A rank that is done continues to poll, since others may need it.
+    // A rank that is done continues to poll, because other ranks may need it.
     std::atomic<int> finished{0};
     run_ranks(world_size(), [&](const RankRun& run) {
       const int self = run.rank();
@@ -92,7 +92,7 @@ class TransportConformance : public testing::TestWithParam<TransportCase> {
   TransportJob job_;
 };
 
-/// Contents that identify sender, receiver and size.
+/// Returns contents that identify sender, receiver and size.
 inline std::vector<std::byte> pattern(int from, int to, std::size_t bytes) {
   std::vector<std::byte> data(bytes);
   for (std::size_t i = 0; i < bytes; ++i) {
@@ -108,7 +108,7 @@ inline bool is_done(const std::vector<Completion>& completions) {
   return true;
 }
 
-/// The tag of a message by its sender and number; other fields 0.
+/// Returns the tag of a message with this sender and number. Other fields are 0.
 inline Tag numbered(int source, std::size_t ordinal) {
   return {.source = static_cast<std::uint32_t>(source),
           .ordinal = static_cast<std::uint32_t>(ordinal)};

@@ -1,6 +1,6 @@
 #pragma once
 
-// The tests of the suite. Include once per binary.
+// The tests of the suite. A binary includes them once.
 
 #include <poll.h>
 
@@ -129,7 +129,7 @@ TEST_P(TransportConformance, UnexpectedMessagesWaitForTheirReceive) {
 
 TEST_P(TransportConformance, EveryFieldOfATagTellsMessagesApart) {
   const int last = world_size() - 1;
-  // The source is the sender and so told apart by other tests.
+  // The source is the sender. Other tests show that it distinguishes messages.
   const Tag tags[] = {{}, {.bucket = 1}, {.iteration = 1}, {.ordinal = 1}};
   std::array<int, 4> sent{10, 11, 12, 13}, received{};
   std::vector<Completion> sends(4), receives(4);
@@ -189,8 +189,8 @@ TEST_P(TransportConformance, ControlFramesKeepTheirOrderAndDoNotWaitForData) {
 
 TEST_P(TransportConformance, WhatWasWrittenBeforeASignalIsSeenAfterIt) {
   constexpr std::uint64_t kRounds = 500;
-  // Around each node: a rank writes to its arena and signals (flag 0); the next rank reads and
-  // answers (flag 1); then the first one writes again.
+  // In each node, a rank writes to its arena and signals (flag 0). The next rank reads and answers
+  // (flag 1); then the first rank writes again.
   struct Progress {
     std::uint64_t written = 0;
     std::uint64_t seen = 0;
@@ -239,7 +239,7 @@ TEST_P(TransportConformance, EveryArrivalCountsOnce) {
 
 TEST_P(TransportConformance, NoWakeUpIsLost) {
   if (GetParam().one_thread) GTEST_SKIP() << "one thread cannot sleep and ring";
-  // Rank 0 and the last rank pass a turn back and forth, each parked until its turn.
+  // Rank 0 and the last rank alternate. Each sleeps until the other has signalled.
   const int last = world_size() - 1;
   const bool by_flag = rank(0).is_mapped(last);
   const std::uint64_t rounds = by_flag ? 10'000 : 2'000;
@@ -276,7 +276,7 @@ TEST_P(TransportConformance, NoWakeUpIsLost) {
       run.poll_until(sleep, [&] { return is_turn(turn); });
       if (self == last) give_turn(turn);
     }
-    // The last word may still need its sender to make progress.
+    // The last message may be sent only if its sender continues to poll.
     for (int i = 0; i < 100; ++i) transport.poll();
   });
 }

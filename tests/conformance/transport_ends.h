@@ -1,6 +1,6 @@
 #pragma once
 
-// Tests of the suite about the end of a rank. Included by the other tests.
+// The tests of the suite about the end of a rank. The other tests include this header.
 
 #include <algorithm>
 #include <thread>
@@ -18,7 +18,7 @@ TEST_P(TransportConformance, AnAgreedEndIsNoFailureAndCancelsWhatIsInFlight) {
   EXPECT_EQ(receive.state, Completion::State::kPending);
   rank(0).shutdown(true);
   EXPECT_EQ(receive.state, Completion::State::kIdle);
-  rank(0).shutdown(true);  // a second call changes nothing
+  rank(0).shutdown(true);  // a second call has no effect
   std::vector<int> polls(static_cast<std::size_t>(world_size()), 0);
   run_phase([](int) {}, [&](int self) { return ++polls[static_cast<std::size_t>(self)] > 20'000; });
   for (int i = 1; i < world_size(); ++i) {
@@ -42,10 +42,10 @@ TEST_P(TransportConformance, AMessageThatNobodyWaitedForIsAFailureOfAnAgreedEnd)
           if (self == last) rank(last).irecv(0, numbered(0, 0), received, receive[0]);
           if (self != 0) return;
           rank(0).isend(last, tag, text, stray[0]);
-          rank(0).isend(last, numbered(0, 0), text, send[0]);  // comes after it
+          rank(0).isend(last, numbered(0, 0), text, send[0]);  // is received after it
         },
         [&](int self) { return self != last || is_done(receive); });
-    // All messages of that iteration and later ones are given up, for any source and ordinal.
+    // All messages of that iteration and later ones are dropped, for any source and ordinal.
     rank(last).abandon({.bucket = 4, .iteration = 4});
     rank(last).abandon({.bucket = 3, .iteration = 3});
     if (end == End::kAgreedWithoutIt) {
@@ -65,7 +65,7 @@ TEST_P(TransportConformance, AMessageThatNobodyWaitedForIsAFailureOfAnAgreedEnd)
 TEST_P(TransportConformance, AMessageThatIsTakenWhileItComesIsNoStray) {
   if (world_size() == 1) GTEST_SKIP() << "needs a peer";
   const int last = world_size() - 1;
-  const auto sent = pattern(0, last, std::size_t{4} << 20);  // arrives in many polls
+  const auto sent = pattern(0, last, std::size_t{4} << 20);  // received in many polls
   std::vector<std::byte> received(sent.size());
   std::vector<Completion> send(1), receive(1);
   std::vector<int> polls(static_cast<std::size_t>(world_size()), 0);
@@ -84,7 +84,7 @@ TEST_P(TransportConformance, AMessageThatIsTakenWhileItComesIsNoStray) {
   EXPECT_FALSE(rank(last).failure()) << rank(last).failure()->to_string();
 }
 
-// The rank itself no longer polls: another thread reports the reason.
+// The rank itself no longer polls, so another thread reports the error.
 TEST_P(TransportConformance, AnErrorThatARankPostsIsTheFailureOfItsNode) {
   connect_all();
   const Error error{.code = ErrorCode::kStall, .rank = 0, .peer = 0, .what = "stuck"};
@@ -120,7 +120,7 @@ TEST_P(TransportConformance, MappedPeersCanTellThatARankIsStuck) {
   }
 }
 
-// Peers that did not learn of it in time find it later.
+// Peers that did not read the error in time find it later.
 TEST_P(TransportConformance, APostedErrorOutlivesItsRank) {
   connect_all();
   rank(0).post_error({.code = ErrorCode::kStall, .rank = 0, .peer = 0, .what = "stuck"});
@@ -145,7 +145,7 @@ TEST_P(TransportConformance, ARankThatStopsAfterAnErrorIsReportedByAllOthers) {
   }
 }
 
-// Peers learn by other means why it stops, possibly late.
+// Peers learn the reason by other means, possibly late.
 TEST_P(TransportConformance, ARankThatSaysGoodbyeBeforeItStopsIsNotReported) {
   if (world_size() == 1) GTEST_SKIP() << "needs a peer";
   connect_all();

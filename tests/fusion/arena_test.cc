@@ -33,7 +33,7 @@ std::size_t pages(std::size_t bytes) {
   return std::max<std::size_t>(1, (bytes + kPage - 1) / kPage);
 }
 
-/// The longest run of free pages.
+/// Returns the length of the longest run of free pages, in bytes.
 std::size_t largest_hole(const std::map<std::size_t, std::size_t>& used, std::size_t capacity) {
   std::size_t at = 0, largest = 0;
   for (const auto& [offset, bytes] : used) {
@@ -43,7 +43,7 @@ std::size_t largest_hole(const std::map<std::size_t, std::size_t>& used, std::si
   return std::max(largest, capacity - at);
 }
 
-// Two arenas receive the same calls, as on two ranks.
+// Two arenas get the same calls, like the arenas of two ranks.
 TEST(ArenaAllocator, NeverOverlapsAndIsTheSameOnEveryRank) {
   constexpr std::size_t kCapacity = 64 * kPage;
   for (unsigned seed = 0; seed < 20; ++seed) {
@@ -64,7 +64,7 @@ TEST(ArenaAllocator, NeverOverlapsAndIsTheSameOnEveryRank) {
       const std::size_t bytes = random() % (8 * kPage);
       const auto offset = try_allocate(arena, bytes);
       ASSERT_EQ(try_allocate(other, bytes), offset);
-      // Refused if and only if no hole is large enough.
+      // An allocation is refused if and only if no hole is large enough.
       ASSERT_EQ(offset.has_value(), largest_hole(used, kCapacity) >= pages(bytes) * kPage);
       if (!offset) {
         ++refusals;
@@ -90,7 +90,7 @@ TEST(ArenaAllocator, TakesTheFirstHoleThatFits) {
   ArenaAllocator arena(8 * kPage);
   EXPECT_EQ(arena.allocate(2 * kPage), 0u);
   EXPECT_EQ(arena.allocate(1), 2 * kPage);
-  EXPECT_EQ(arena.allocate(0), 3 * kPage);  // an empty range gets its own place, too
+  EXPECT_EQ(arena.allocate(0), 3 * kPage);  // an empty range gets an offset too
   arena.release(0);
   EXPECT_EQ(arena.allocate(3 * kPage), 4 * kPage);
   EXPECT_EQ(arena.allocate(kPage), 0u);

@@ -18,7 +18,7 @@
 namespace kolo {
 namespace {
 
-/// Gradients in the order in which the plan's buckets take them.
+/// Returns the gradients in the order of the plan's buckets.
 std::vector<std::size_t> order_of(const Plan& plan) {
   std::vector<std::size_t> order;
   for (const PlannedBucket& bucket : plan.buckets) {
@@ -110,8 +110,8 @@ TEST(PlanBuckets, PlacesEachGradientOnceAlignedWithinTheLimitAndGreedily) {
         end = segment.offset + segment.count + lanes_of(layout);
       }
       ASSERT_EQ(layout.count, end);
-      // All in the bucket or none; one that is cast makes all of them staged, to 16 bit all or
-      // none.
+      // A bucket has all gradients in place, or none. One gradient that is cast makes all of them
+      // staged. A cast to 16 bits applies to all or none.
       ASSERT_TRUE(!is_16bit_float(layout.dtype) || placements.size() == 1);
       ASSERT_TRUE(placements.size() == 1 || !placements.contains(Placement::kInPlace));
       ASSERT_EQ(layout.placement,
@@ -143,7 +143,7 @@ TEST(PlanBuckets, PlacesEachGradientOnceAlignedWithinTheLimitAndGreedily) {
   }
 }
 
-// Biases in float32 between matrices sent in 16 bits: two buckets, not one per tensor.
+// float32 biases between matrices that are sent in 16 bits make two buckets, not one per tensor.
 TEST(PlanBuckets, KindsThatAlternateDoNotCutEachOther) {
   std::vector<GradientSpec> gradients;
   for (int layer = 0; layer < 20; ++layer) {
@@ -249,7 +249,7 @@ TEST(PlanBuckets, RefusesAnOrderThatIsNone) {
   }
 }
 
-// Buckets of 3, 1 and 2 gradients.
+// Returns a plan with buckets of 3, 1 and 2 gradients.
 Plan plan_of_three() {
   Plan plan;
   plan.bucket_of = {0, 1, 0, 2, 0, 2};

@@ -25,7 +25,7 @@ std::vector<std::size_t> offsets(const ChunkTable::Run& run) {
   return result;
 }
 
-// The example of the header.
+// This is the example in the header.
 TEST(ChunkTableTest, CutsTensorsAndGapsIntoARunPerDtype) {
   std::vector<float> a(2);
   std::vector<Float16> b(4), c(1);
@@ -96,7 +96,7 @@ TEST(ChunkTableTest, BadSegmentsAndCutsAreUsageErrors) {
   EXPECT_THROW(ChunkTable({}, DType::kFloat32, 8, cuts), UsageError);
 }
 
-// Random buckets: for any range between two cuts, its parts write the same as `pack`.
+// In random buckets, the parts of any range between two cuts write the same bytes as `pack`.
 TEST(ChunkTableTest, PartsOfAnyRangePackWhatPackPacks) {
   for (std::uint32_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE(seed);

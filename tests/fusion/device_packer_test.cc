@@ -15,7 +15,8 @@ namespace {
 constexpr std::size_t kCount = 40;
 constexpr std::uint64_t kSeeds = 50;
 
-// A bucket of 40 bfloat16 elements, cut in the middle of the second of three tensors of two dtypes.
+// A bucket of 40 bfloat16 elements with three tensors of two dtypes. It is cut in the middle of the
+// second tensor.
 class DevicePackerTest : public testing::Test {
  protected:
   DevicePackerTest() {
@@ -47,7 +48,7 @@ TEST_F(DevicePackerTest, PacksAndUnpacksRangesOnDifferentStreamsInAnyInterleavin
     const auto right = device.make_stream();
     DevicePacker packer(device, segments, options());
 
-    // A range need not lie in memory of the whole bucket.
+    // A range need not be in memory of the whole bucket.
     std::vector<BFloat16> low(20), high(20);
     packer.pack(*left, 0, 20, low.data());
     packer.pack(*right, 20, 20, high.data());

@@ -35,7 +35,7 @@ TEST(GradientDivisor, AddsWeightsWhereTheyAreNeeded) {
   const auto divided = GradientDivisor::with_weights(gradients, Divisor::kSamples);
   ASSERT_EQ(divided.size(), 3u);
   EXPECT_EQ(divided[2].count(), 2u);
-  // For any wire dtype of the set.
+  // This holds for any wire dtype of the set.
   EXPECT_EQ(divided[2].wire_dtype, DType::kFloat64);
 }
 
@@ -46,7 +46,7 @@ TEST(GradientDivisor, CountsRanksThatContribute) {
   pair.divisor.lacks(1);
   EXPECT_THAT(pair.weights, ElementsAre(1, 0));
   EXPECT_THAT(pair.first, ElementsAre(1, 2, 3));
-  // Contributions of all three ranks, and of one of them.
+  // All three ranks contribute to the first gradient, and one rank to the second.
   pair.weights = {1 - 0x1p-53, 1.0 / 3};
   pair.divisor.divide();
   EXPECT_THAT(pair.first, ElementsAre(1, 2, 3));

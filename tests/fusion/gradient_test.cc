@@ -57,7 +57,7 @@ TEST(DescribeGradients, SaysHowEachTravelsIfNotAsItsSet) {
             "'bias': float32 [4] in arena memory, wire float16\n");
 }
 
-// Each property that must be equal on all ranks changes the text, and so the fingerprint.
+// Each property that must be equal on all ranks changes the text, and thus the fingerprint.
 TEST(DescribeGradients, ChangesWithEverythingThatMatters) {
   float memory[12];
   const std::string before = describe(two_gradients(), {});
@@ -87,7 +87,7 @@ TEST(DescribeGradients, ChangesWithEverythingThatMatters) {
   }
 }
 
-// The location of user memory may differ between ranks.
+// The address of user memory may differ between ranks.
 TEST(DescribeGradients, DoesNotShowAddresses) {
   float here[12], there[12];
   auto gradients = two_gradients();

@@ -28,7 +28,7 @@ TEST_F(Overlap, IsFoundWhereverTwoRangesMeet) {
   EXPECT_EQ(find_overlap({range(0, 8, 0), range(8, 16, 1)}), std::nullopt);
   EXPECT_EQ(find_overlap({range(8, 16, 0), range(0, 9, 1)}), Pair(0, 1));
   EXPECT_EQ(find_overlap({range(0, 8, 0), range(20, 30, 1), range(0, 8, 2)}), Pair(0, 2));
-  // A range that contains others which do not overlap each other.
+  // One range contains others that do not overlap each other.
   EXPECT_EQ(find_overlap({range(0, 40, 0, false), range(1, 2, 1, false), range(39, 41, 2)}),
             Pair(0, 2));
   EXPECT_EQ(find_overlap({range(4, 4, 0), range(0, 8, 1)}), std::nullopt) << "no bytes";

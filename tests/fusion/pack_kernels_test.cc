@@ -88,7 +88,7 @@ TEST_F(PackTest, WhatStaysIsPackedButNotWritten) {
   pack(segments, view(bucket), 0, 1.0);
   EXPECT_EQ(bucket, packed);
   std::vector<float> others(kCount, 7.0f);
-  unpack(segments, view(others), 0, 1.0);  // writing there ends the process
+  unpack(segments, view(others), 0, 1.0);  // a write to it ends the process
   EXPECT_THAT(b, Each(7.0));
 }
 
@@ -102,7 +102,7 @@ TEST_F(PackTest, ScaleIsAppliedInTheSamePass) {
 }
 
 TEST_F(PackTest, SixteenBitBucketRoundsOnce) {
-  a[0] = 1.0f + 0x1p-8f;  // a tie of bfloat16, to even
+  a[0] = 1.0f + 0x1p-8f;  // a tie of bfloat16, rounded to even
   a[1] = 1.0f + 0x1p-8f + 0x1p-20f;
   std::vector<BFloat16> bucket(kCount, BFloat16{0xffff});
   pack(segments, {bucket.data(), kCount, DType::kBFloat16}, 0, 1.0);
@@ -126,7 +126,8 @@ TEST_F(PackTest, OverlappingOrUnsortedSegmentsAreAUsageError) {
   EXPECT_THROW(unpack(segments, view(bucket), 0, 1.0), UsageError);
 }
 
-/// Tensors of 3 and 5 elements at 2 and 6 of a bucket: gaps before, between and after.
+/// Tensors of 3 and 5 elements at offsets 2 and 6 of a bucket. There are gaps before, between and
+/// after.
 class SegmentPieces : public testing::Test {
  protected:
   std::vector<float> a_ = std::vector<float>(3);
@@ -185,7 +186,7 @@ TEST_F(SegmentPieces, OutOfPlaceAreReadElsewhere) {
   EXPECT_EQ(b_, std::vector<float>(5));
 }
 
-// Long enough for stores past the cache, between tensors that are not.
+// One tensor is long enough for stores past the cache; its neighbours are not.
 TEST(SegmentPacker, PacksTheSameBitsPastTheCache) {
   constexpr std::size_t kLong = 3'000;
   std::vector<float> tensor(kLong);

@@ -27,7 +27,7 @@ TEST(WireScaleTest, LeavesRoomAboveTheResult) {
   WireScale scale(2);
   EXPECT_EQ(scale.exponent(), 0);
   scale.step({.largest = to_float16(0x1p-10f).bits});
-  // 2^15 minus six for growth and one for two ranks.
+  // The exponent is 2^15 minus six for growth and one for two ranks.
   EXPECT_EQ(scale.exponent(), 18);
   scale.step({.largest = to_float16(0x1p8f).bits});
   EXPECT_EQ(scale.exponent(), 18) << "the same magnitude, as it came";
@@ -96,8 +96,8 @@ TEST(WireScaleTest, StaysWithinWhatCastsTake) {
   EXPECT_EQ(scale.exponent(), -112);
 }
 
-/// `ranks` ranks with two tensors each, of 37 and 64 elements, and the sums that a schedule would
-/// do: all in one bucket, or one tensor each.
+/// `ranks` ranks with two tensors each, of 37 and 64 elements, and the sums of a schedule. Tensors
+/// are in one bucket, or in one each.
 class WireJob {
  public:
   static constexpr std::size_t kCounts[] = {37, 64};
@@ -133,7 +133,7 @@ class WireJob {
   }
   std::uint64_t too_large(std::size_t rank) const { return states_[rank]->too_large(); }
 
-  /// One step, in pieces of `piece` elements.
+  /// Runs one step, in pieces of `piece` elements.
   void step(std::size_t piece) {
     const double scale = 1.0 / static_cast<double>(tensors_.size());
     for (std::size_t b = 0; b < packers_[0].size(); ++b) {
@@ -175,7 +175,7 @@ void fill(WireJob& job, int ranks, std::mt19937_64& random, float magnitude) {
 }
 
 // The second tensor is 2^20 times the first one. Gradients of any magnitude get the precision of
-// normal numbers after a few steps; sizes of buckets and pieces change no bit.
+// normal numbers after a few steps. Sizes of buckets and pieces change no bit.
 TEST(WirePackerTest, KeepsPrecisionAtAnyMagnitudeHoweverTensorsTravel) {
   constexpr int kRanks = 3;
   constexpr std::uint64_t kSeed = 7;
@@ -207,7 +207,7 @@ TEST(WirePackerTest, KeepsPrecisionAtAnyMagnitudeHoweverTensorsTravel) {
         if (step < kSteps) continue;
         const double unit = (t == 1 ? 0x1p20 : 1.0) * double{magnitude};
         for (std::size_t i = 0; i < mean[t].size(); ++i) {
-          // Values below 5 units: 2^-11 of each contribution and of the mean.
+          // Values are below 5 units; each contribution and the mean have errors of 2^-11.
           EXPECT_NEAR(fused.tensor(0, t)[i], mean[t][i], 2 * 5 * unit * 0x1p-11) << i;
         }
       }
@@ -221,7 +221,7 @@ TEST(WirePackerTest, WhatIsTooLargeIsCountedAndOthersMakeRoomToo) {
   const auto set = [&](std::size_t rank, float value) {
     for (float& each : job.tensor(rank, 0)) each = value;
   };
-  // Contributions cancel, so no result reveals them; only the lane does.
+  // Contributions cancel, so no result shows them; only the lane does.
   for (int step = 0; step < 8; ++step) {
     set(0, 1e6f);
     set(1, -1e6f);

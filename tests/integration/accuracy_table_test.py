@@ -47,8 +47,8 @@ def main():
     assert all(run["steps"] == STEPS for run in record), "all ways have equal steps"
     assert all(f"| {way} |" in done.stdout for way in WAYS), "a row for each way"
     loss = {way: statistics.fmean(run["eval_loss"] for run in record if run["way"] == way) for way in WAYS}
-    # 16 bits cost nothing (observed: 2 %). Residuals must pay, and so must a warm-up's dense steps (observed: each of
-    # these losses is about 15 % below the one before).
+    # 16 bits cost nothing (observed: 2 %). Residuals must pay, and so must dense steps of a warm-up
+    # (observed: each of these losses is about 15 % below the previous one).
     assert abs(loss["fp16"] - loss["dense"]) < 0.05 * loss["dense"], loss
     assert loss["top-k 1 %"] < loss["top-k 1 %, no feedback"], loss
     assert loss["top-k 1 %, warm-up"] < loss["top-k 1 %"], loss

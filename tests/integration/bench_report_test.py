@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""scripts/bench-report gathers rows without losing any and takes ratios within a launch."""
+"""Tests that scripts/bench-report gathers all rows and computes ratios within a launch."""
 
 import json
 import pathlib
@@ -48,14 +48,15 @@ class Report(unittest.TestCase):
         self.assertTrue(all(entry["rate"] == "1gbit" and entry["command"] == "a=b" for entry in rows))
 
     def test_a_peer_counts_with_the_launch_in_which_it_does_best_beside_kolo(self):
-        # In one launch 30 to 10 and 20 to 5; the best times over all launches would give 20 to 5 or 20 to 10.
+        # The ratios of the launches are 30 to 10 and 20 to 5. The best times of all launches would
+        # give 20 to 5 or 20 to 10.
         rows = [row("kolo", 10, "a", memory="arena"), row("mpi", 30, "a"), row("limit", 4, "a"),
                 row("kolo", 5, "b", memory="arena"), row("mpi", 20, "b"), row("limit", 6, "b")]  # fmt: skip
         (line,) = self.table(self.write("rows.json", rows))
         self.assertEqual(line["size"], "64K")
         self.assertEqual(line["mpi / kolo, arena"], "3.0")
         self.assertEqual(line["mpi µs (algorithm)"], "20.0 (b, way)")
-        # In one launch 10 to 4 and 5 to 6; the mean of both.
+        # The ratios of the launches are 10 to 4 and 5 to 6. The table has their mean.
         self.assertEqual(line["kolo, arena / limit"], "1.67")
 
     def test_what_is_measured_once_more_counts_instead(self):
@@ -86,7 +87,7 @@ class Report(unittest.TestCase):
         between = [{**each, "nodes": 2, "ranks": 4, "rate": "none"} for each in (*rows[:3], row("limit", 5))]
         text = self.report("table", self.write("between.json", between)).stdout
         self.assertIn("without Open MPI's hierarchical component han", text)
-        self.assertIn("TCP stream µs", text)  # Without a rate of the links it is no limit.
+        self.assertIn("TCP stream µs", text)  # without a rate of the links it is no limit
         self.assertNotIn("loopback", text)
         between[1]["candidates"] = ["ring", "han, copied"]
         text = self.report("table", self.write("between.json", between)).stdout

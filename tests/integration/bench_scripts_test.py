@@ -1,7 +1,8 @@
 #!/usr/bin/env -S python3 -B
-"""scripts/bench-host and scripts/bench-cluster leave rows of every launch, tables and pictures, and nothing else.
+"""Tests that scripts/bench-host and scripts/bench-cluster leave rows of every launch, tables and
+pictures, and nothing else.
 
-Called as `bench_scripts_test.py KOLO_BENCH`. Sizes are small: files are tested, not speed.
+Called as `bench_scripts_test.py KOLO_BENCH`. Sizes are small, because only files are tested.
 """
 
 import json

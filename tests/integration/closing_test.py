@@ -1,7 +1,7 @@
 #!/usr/bin/env -S python3 -B
-"""How groups, jobs and processes end with calls in flight. A rank that is killed or frozen while the job closes:
-every survivor ends by itself, cleanly or with the error that names the rank, and nothing of the job is left. Runs in a
-machine of its own, as nothing_left_test does."""
+"""Tests how groups, jobs and processes end with calls in flight. If a rank is killed or frozen
+while the job closes, every survivor ends by itself, cleanly or with the error that names the
+rank, and nothing of the job remains. Runs in separate namespaces, like nothing_left_test."""
 
 import itertools
 import signal
@@ -36,7 +36,7 @@ class Closing(job.LeavesNothing):
         self.lose(prepare, may_end_well=False)
 
     def test_while_it_closes_too(self):
-        """Whether all have agreed on the end by then depends on timing."""
+        """Timing determines whether all ranks have agreed on the end by then."""
 
         def prepare(ranks):
             ranks[-1].go_on()

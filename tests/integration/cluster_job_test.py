@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""Jobs on hosts with their own network and shared memory, over links of a given rate: exact sums, and the same
-bits when a job is repeated. Skipped where scripts/cluster cannot work."""
+"""Tests jobs on hosts with separate networks and shared memory, over links of a given rate: sums
+are exact, and a repeated job has the same bits. Skipped where scripts/cluster cannot work."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ class Cluster(unittest.TestCase):
         ranks = hosts * per_host
         for call in ("all_reduce", "gradients"):
             with self.subTest(hosts=hosts, per_host=per_host, call=call):
-                # Measured costs may choose another algorithm in the second run.
+                # Measured costs could choose another algorithm in the second run.
                 runs = (self.run_job(call, ranks, per_host, calibrate="off") for _ in range(2))
                 digests = {run.digest(ranks, hosts) for run in runs}
                 self.assertEqual(len(digests), 1)
@@ -35,7 +35,7 @@ class Cluster(unittest.TestCase):
         subprocess.run([CLUSTER, "exec", str(host), "--", "sh", "-ec", command], check=True)
 
     def run_without_launcher(self, hosts, log_level="info"):
-        """One rank per host, without options that say which interface to use."""
+        """Starts one rank per host, without options that name an interface."""
         first = f"{os.environ['KOLO_CLUSTER']}0"
         start = (
             f"RANK=$HOST_INDEX WORLD_SIZE={hosts} MASTER_ADDR={first} MASTER_PORT=29500 "
@@ -47,14 +47,14 @@ class Cluster(unittest.TestCase):
 
     def test_the_interface_that_reaches_the_other_host(self):
         self.up(2, "1gbit")
-        # A private network on each host, with addresses as if it were one network.
+        # Each host has a private network, with addresses as if all were in one network.
         self.on("all", "ip link add aux0 type veth peer name aux1; ip link set aux1 up; "
                        "ip addr add 10.99.0.$((HOST_INDEX + 1))/24 dev aux0; ip link set aux0 up")
         outcome = self.run_without_launcher(2)
         outcome.digest(2, 2)
         for host in range(2):
             self.assertIn(f"the network between nodes is eth0 10.77.0.{host + 1}", outcome.errors)
-        # By default rank 0 announces its own interface.
+        # By default, rank 0 announces its interface.
         outcome = self.run_without_launcher(2, log_level="warn")
         name = os.environ["KOLO_CLUSTER"]
         self.assertEqual(outcome.errors, f"kolo: rank 0 (node {name}0): the network between nodes is eth0 10.77.0.1\n")

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Checks scripts/cluster: ranks meet on different hosts and one network, without shared memory
-# between hosts; the exit status of a program is returned; and nothing remains afterwards.
+# Checks scripts/cluster: ranks connect over one network on different hosts, which share no memory;
+# the exit status of a program is returned; and nothing remains afterwards.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export KOLO_CLUSTER=smoke$$
 
-scripts/cluster check # exit status 77 with a reason: CTest shows a skip
+scripts/cluster check # with exit status 77, CTest shows a skip
 
 work=$(mktemp -d)
 trap 'scripts/cluster down; rm -rf "$work"' EXIT
@@ -30,7 +30,7 @@ status=0
 scripts/cluster exec all -- sh -c 'exit $((HOST_INDEX * 10))' || status=$?
 expect "$status" 20 "exit status of the worst host"
 
-# Programs that still run die with the cluster: cat waits until their end closes the pipe.
+# Programs that still run are killed with the cluster. cat waits until they close the pipe.
 mkfifo "$work/alive"
 scripts/cluster exec 2 -- sh -c 'echo inside; exec sleep infinity' >"$work/alive" 2>&1 &
 exec 8<"$work/alive"

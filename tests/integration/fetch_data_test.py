@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""scripts/fetch-data: sums are checked, existing files stay, failures say what else can be done.
-Called as `fetch_data_test.py KOLO_TRAIN`. Nothing is fetched from a network."""
+"""Tests scripts/fetch-data: it checks sums, keeps existing files, and names alternatives on
+failure. Called as `fetch_data_test.py KOLO_TRAIN`. Fetches nothing from a network."""
 
 import gzip
 import hashlib

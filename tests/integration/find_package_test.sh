@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cmake --install "$build" --prefix "$work/prefix" --component library >"$work/log" || { cat "$work/log"; exit 1; }
-# A copy, so that no path leads back into the tree.
+# The copy has no path that leads back into the tree.
 cp -r find_package "$work/source"
 cmake -S "$work/source" -B "$work/build" -G "$generator" -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release
@@ -19,7 +19,7 @@ if grep -rl "$(cd ../.. && pwd)" "$work/prefix" --include=*.cmake; then
   echo "FAILED: the package above names its source tree" >&2
   exit 1
 fi
-# No compiler warns of Kolo's headers, in any standard from C++17 on.
+# Compilers must not warn about Kolo's headers, in any standard from C++17 on.
 for any_compiler in g++ clang++; do
   command -v "$any_compiler" >/dev/null || { echo "skipped: there is no $any_compiler"; continue; }
   for standard in 17 20 2b; do
@@ -33,7 +33,7 @@ alone=(env -u OMPI_COMM_WORLD_SIZE -u RANK -u WORLD_SIZE -u SLURM_PROCID)
 "${alone[@]}" "$work/build/c_consumer"
 "$work/build/cxx17_consumer"
 
-# A training program with its own model, optimizer and data set, each in a file outside this tree.
+# A training program has its own model, optimizer and data set, each in a file outside this tree.
 if [[ -e $work/prefix/include/kolo/trainer ]]; then
   cp -r own_trainer "$work/own_source"
   cmake -S "$work/own_source" -B "$work/own" -G "$generator" -DCMAKE_CXX_COMPILER="$compiler" \
@@ -47,7 +47,7 @@ else
   echo "skipped: this build has no trainer, so no training program is built with it"
 fi
 
-# With pkg-config, after moving the folder: the C interface from C and C++, and the C++ interface.
+# The folder is moved, and pkg-config is used: the C interface in C and C++, and the C++ interface.
 mv "$work/prefix" "$work/moved"
 export PKG_CONFIG_PATH
 PKG_CONFIG_PATH=$(dirname "$(find "$work/moved" -name kolo.pc)")
@@ -61,7 +61,7 @@ build_by_pkg_config kolo cc -std=c11 find_package/consumer.c
 build_by_pkg_config kolo "$compiler" -x c++ find_package/consumer.c -x none
 build_by_pkg_config kolo-cxx "$compiler" -std=c++17 find_package/consumer.cc
 
-# An older language standard causes one clear error.
+# An older language standard must cause one clear error.
 echo '#include <kolo/kolo.h>' >"$work/older.cc"
 if "$compiler" -std=c++14 -I "$work/moved/include" -fsyntax-only "$work/older.cc" 2>"$work/log" ||
   [[ $(grep -c 'error: ' "$work/log") != 1 ]] || ! grep -q 'needs C++17' "$work/log"; then
@@ -70,13 +70,13 @@ if "$compiler" -std=c++14 -I "$work/moved/include" -fsyntax-only "$work/older.cc
   exit 1
 fi
 
-# The library loads on machines without MPI and UCX.
+# The library must load on machines without MPI and UCX.
 if readelf -d "$(dirname "$PKG_CONFIG_PATH")"/libkolo.so.2 | grep -E 'NEEDED.*lib(mpi|open-|pmix|uc[pst])'; then
   echo "FAILED: libkolo.so.2 needs the libraries above" >&2
   exit 1
 fi
 
-# Kolo adds only the folder kolo to the include path.
+# Kolo must add only the folder kolo to the include path.
 if [[ $(ls "$work/moved/include") != kolo ]]; then
   echo "FAILED: the include folder holds $(ls "$work/moved/include")" >&2
   exit 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""scripts/gpu-check without a GPU: its message, how it runs its parts, and its report of recorded outputs."""
+"""Tests scripts/gpu-check without a GPU: its message, its parts, and its reports."""
 
 import json
 import os
@@ -167,7 +167,7 @@ class Report(unittest.TestCase):
 
 
 class Script(unittest.TestCase):
-    """The script itself, with stand-ins for the tools of a GPU machine."""
+    """Runs the script itself, with fakes of the tools of a GPU machine."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -210,7 +210,7 @@ class Script(unittest.TestCase):
         self.tool("nvidia-smi", 'case "$*" in -L) echo "GPU 0";; *compute_cap*) echo 9.0;; *) echo Example;; esac')
 
     def report(self):
-        """The JSON, Markdown and logs of the run."""
+        """Returns the JSON, Markdown and logs of the run."""
         (file,) = (self.folder / "out").glob("gpu-*.json")
         texts = [file.with_suffix(suffix).read_text(encoding="utf-8") for suffix in (".json", ".md", ".log")]
         return json.loads(texts[0]), *texts[1:]

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""An idle job costs nothing: in an idle second no thread of a rank wakes, no system call is made, and no packet is
-sent. Runs in a network namespace, so that all packets there are the job's."""
+"""Tests that an idle job costs nothing: in an idle second no thread of a rank wakes, makes a
+system call or sends a packet. Runs in a network namespace, which sees only the job's packets."""
 
 import collections
 import pathlib
@@ -13,14 +13,14 @@ import unittest
 
 import job
 
-SETTLED_S = 1.5  # By then the work after the last collective is done, and strace has attached.
+SETTLED_S = 1.5  # by then the work after the last collective is done, and strace is attached
 STRACE_S = 4.0
 COUNT_S = 5.0
-COUNT_NETWORK_S = 25.0  # Longer than the 20 s after which UCX would check its connections.
+COUNT_NETWORK_S = 25.0  # longer than the 20 s after which UCX would check its connections
 
 
 def packets():
-    """Packets received so far, by interface; every packet of the loopback is received there."""
+    """Returns the packets received so far, by interface. The loopback receives what it sends."""
     lines = pathlib.Path("/proc/net/dev").read_text().splitlines()[2:]
     return {line.split(":")[0].strip(): int(line.split(":")[1].split()[1]) for line in lines}
 
@@ -57,7 +57,7 @@ def strace_works():
 
 
 def system_calls(ranks, seconds):
-    """System calls that each rank began in a window of `seconds`, by thread name and call."""
+    """Returns the system calls that each rank began within `seconds`, by thread name and call."""
     with tempfile.TemporaryDirectory() as folder:
         names = {thread.number: thread.name for rank in ranks for thread in threads_of(rank.process)}
         tracers = [
@@ -67,7 +67,7 @@ def system_calls(ranks, seconds):
             )
             for rank in ranks
         ]
-        # strace interrupts waiting threads, so the first moments show its own traces.
+        # strace interrupts waiting threads, so the first moments show only its own effects.
         time.sleep(SETTLED_S)
         began = time.time()
         time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Jobs of real processes for the tests of this folder: starts them, disturbs them, and reads their output.
+"""Starts jobs of real processes for this folder's tests, disturbs them, and reads their output.
 
 A test file is called as `NAME.py JOB_PROGRAM mpi=1 ucx=1`; the arguments after the program list the build's features.
 """
@@ -21,7 +21,7 @@ PROGRAM = sys.argv[1]
 HAS_MPI = "mpi=1" in sys.argv
 HAS_UCX = "ucx=1" in sys.argv
 
-# No job takes this long, however busy the machine; far below Kolo's own limit of an operation.
+# No job takes this long on any machine. It is far below Kolo's own limit for an operation.
 PATIENCE = 60
 
 PEER_LOST = 69
@@ -37,7 +37,8 @@ needs_ucx = unittest.skipUnless(HAS_UCX, "built without UCX")
 
 
 def environment(**settings):
-    """The environment of a rank: without variables of another job, and with the given KOLO_* variables."""
+    """Returns the environment of a rank: without variables of another job, and with the given
+    KOLO_* variables."""
     clean = {name: value for name, value in os.environ.items() if not LAUNCHER_VARIABLE.match(name)}
     options = {"KOLO_" + name.upper(): str(value) for name, value in settings.items()}
     return clean | options | {"PYTHONFAULTHANDLER": "1"}
@@ -50,7 +51,7 @@ def free_port():
 
 
 class Rank:
-    """One process of a job, with its own output."""
+    """One process of a job, with separate output."""
 
     def __init__(self, rank, arguments, variables):
         self.rank = rank
@@ -67,7 +68,7 @@ class Rank:
         self._switches = None
 
     def read_until(self, text):
-        """Reads lines until one has `text` in it."""
+        """Reads lines until one contains `text`."""
         for line in self.process.stdout:
             self.lines.append(line.rstrip("\n"))
             if text in line:
@@ -85,12 +86,12 @@ class Rank:
         return f"{self.lines}\n{self.errors()}"
 
     def _status(self):
-        """The system's status of its main thread."""
+        """Returns the system's status of the main thread."""
         lines = pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
 
     def is_asleep(self):
-        """Whether its main thread sleeps and has not woken since the last check, as in the middle of a wait."""
+        """Returns whether the main thread sleeps and has not woken since the last check."""
         status = self._status()
         last, self._switches = self._switches, status["voluntary_ctxt_switches"]
         return status["State"].startswith("S") and self._switches == last
@@ -99,8 +100,8 @@ class Rank:
         return self._status()["State"].startswith("T")
 
     def finish(self):
-        """Waits for the end; returns the exit status. A rank that takes too long is killed; a Python rank first prints
-        the stacks of its threads."""
+        """Waits for the end of the rank; returns the exit status. A rank that takes too long is
+        killed. A Python rank prints the stacks of its threads before that."""
         try:
             output, _ = self.process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
@@ -123,7 +124,7 @@ class Rank:
 
 @contextlib.contextmanager
 def processes(arguments, variables_of_ranks):
-    """A process with each of these environments; all end with the block."""
+    """Starts a process with each of these environments. All end with the `with` block."""
     ranks = []
     try:
         for number, variables in enumerate(variables_of_ranks):
@@ -136,8 +137,9 @@ def processes(arguments, variables_of_ranks):
 
 @contextlib.contextmanager
 def started(arguments, nodes, **settings):
-    """A job as torchrun starts it, without MPI: nodes=[2, 1] is three ranks on two nodes, and "aba" names each rank's
-    node; yields the ranks. When one fails, the others are not killed, but all end with the block."""
+    """Starts a job like torchrun, without MPI, and yields its ranks. nodes=[2, 1] means three
+    ranks on two nodes; "aba" gives each rank's node. If one rank fails, the others are not
+    killed, but all end with the `with` block."""
     node_of_rank = nodes if isinstance(nodes, str) else [node for node, size in enumerate(nodes) for _ in range(size)]
     common = environment(**settings) | {
         "WORLD_SIZE": str(len(node_of_rank)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())
@@ -163,11 +165,11 @@ class Outcome:
         return "\n".join([f"exit statuses {self.statuses}", *self.lines, self.errors])
 
     def find(self, pattern):
-        """The first group of every line that matches."""
+        """Returns the first group of every line that matches."""
         return [match[1] for match in (re.search(pattern, line) for line in self.lines) if match]
 
     def digest(self, ranks, nodes):
-        """The digest of the results, if every rank ended well with the same one."""
+        """Returns the digest of the results, if every rank succeeded with the same digest."""
         digests = self.find(rf"done on node \d+ of {nodes}, digest (\w+)")
         if any(self.statuses) or len(digests) != ranks or len(set(digests)) != 1:
             raise AssertionError(f"not {ranks} equal digests on {nodes} nodes:\n{self}")
@@ -175,7 +177,7 @@ class Outcome:
 
 
 def run(arguments, nodes, **settings):
-    """Starts a job as torchrun does and waits for its end."""
+    """Starts a job like torchrun and waits for its end."""
     with started(arguments, nodes, **settings) as ranks:
         statuses = [rank.finish() for rank in ranks]
         lines = [line for rank in ranks for line in rank.lines]
@@ -183,7 +185,7 @@ def run(arguments, nodes, **settings):
 
 
 def run_command(command, **settings):
-    """Starts a job through a launcher and waits for its end."""
+    """Starts a job by a launcher and waits for its end."""
     done = subprocess.run(
         [str(word) for word in command],
         env=environment(**settings),
@@ -206,8 +208,8 @@ PRIVATE = "--in-a-machine-of-its-own"
 
 
 def enter_private_machine():
-    """Restarts this test where no other process leaves traces: with its own processes, /tmp, /dev/shm and network. Ends
-    with 77 and the reason if that is not allowed."""
+    """Restarts this test in new namespaces: with separate processes, /tmp, /dev/shm and network.
+    Ends with 77 and the reason if that is not allowed."""
     if PRIVATE in sys.argv:
         for command in ("mount -t tmpfs tmpfs /dev/shm", "ip link set lo up"):
             subprocess.run(command.split(), check=True)
@@ -219,7 +221,7 @@ def enter_private_machine():
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"skipped: this system does not allow namespaces: {error}")
         sys.exit(77)
-    # The new /tmp is empty below a directory of its own; the program may lie in the outer one.
+    # The new /tmp is an empty subdirectory. The program may be in the outer one.
     with tempfile.TemporaryDirectory() as temporary:
         inner = subprocess.run(
             [*wrapper, sys.executable, "-B", *sys.argv, PRIVATE], env=os.environ | {"TMPDIR": temporary}, check=False
@@ -234,8 +236,8 @@ def read_until(ranks, text):
 
 class Test(unittest.TestCase):
     def expect_lost(self, rank, lost, but_for=None):
-        """Expects that this rank ends with the error that names the lost one, or well, with this last line if one is
-        given."""
+        """Expects that this rank ends with the error that names the lost rank. With `but_for`,
+        it may also succeed with this last line."""
         if rank.finish() == 0 and but_for:
             return self.assertIn(but_for, rank.lines[-1], rank.said())
         self.assertEqual(rank.process.returncode, PEER_LOST, rank.said())
@@ -243,7 +245,7 @@ class Test(unittest.TestCase):
 
 
 def wait_until(condition, what):
-    """Polls until `condition()` holds; for states that cause no event."""
+    """Polls until `condition()` returns true, for states that cause no event."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:
@@ -252,7 +254,7 @@ def wait_until(condition, what):
 
 
 def traces():
-    """Processes, files and sockets of this machine."""
+    """Returns the processes, files and sockets of this machine."""
     processes = {
         f"process {process.name} {(process / 'comm').read_text().strip()}"
         for process in pathlib.Path("/proc").iterdir()
@@ -270,7 +272,7 @@ def traces():
 
 
 class LeavesNothing(Test):
-    """Checks that everything a test started is gone when it calls `check_nothing_left`."""
+    """Checks in `check_nothing_left` that no process, file or socket of a test remains."""
 
     def setUp(self):
         self.before = traces()

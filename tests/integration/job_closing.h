@@ -19,10 +19,10 @@
 #include "runtime/api/kolo.h"
 #include "tests/integration/job_values.h"
 
-/// The end of groups, jobs and processes with calls in flight.
+/// Ends groups, jobs and processes with calls in flight.
 namespace kolo::test {
 
-/// A sum, which must be right.
+/// Sums once over all ranks, and checks the result.
 inline void sum_once(Runtime& job, int round) {
   std::vector<float> values(1000);
   write_whole(values, job.rank(), round);
@@ -30,8 +30,8 @@ inline void sum_once(Runtime& job, int round) {
   expect_sums(values, ranks_of(job), round, "once");
 }
 
-/// Forks a child in which every call is refused and whose exit handlers run. Errors: runtime_error
-/// if a call is not refused.
+/// Forks a child in which every call must be refused, and whose exit handlers run. Errors:
+/// std::runtime_error if a call is not refused.
 inline void fork_a_child(Runtime& job) {
   std::vector<float> values(10);
   const BufferView view{values.data(), values.size()};
@@ -72,8 +72,8 @@ inline void fork_a_child(Runtime& job) {
   sum_once(job, 0);
 }
 
-/// Releases and closes groups with sums in flight, which complete. Values identify rank, round and
-/// index.
+/// Releases and closes groups with sums in flight, and checks that these complete. Values identify
+/// rank, round and index.
 inline void drop_groups(Runtime& job, std::size_t count) {
   constexpr int kRounds = 12;
   const std::vector<int> all = ranks_of(job);
@@ -92,8 +92,8 @@ inline void drop_groups(Runtime& job, std::size_t count) {
   sum_once(job, 1);
 }
 
-/// All ranks close with 300 calls in flight; the last rank has submitted `more` that no other rank
-/// has. Prints how many failed.
+/// Closes all ranks with 300 calls in flight. The last rank has `more` calls that no other rank
+/// has. Prints the number of failed calls.
 inline void close_with_calls(Runtime& job, int more) {
   constexpr std::size_t kCalls = 300, kCount = 1000;
   const int rank = job.rank(), ranks = job.world_size();
@@ -120,8 +120,8 @@ inline void close_with_calls(Runtime& job, int more) {
   std::printf("rank %d: %d of %zu failed\n", rank, failed, calls);
 }
 
-/// One thread of the last rank calls exit() while another sums. The other ranks sum until they get
-/// the error.
+/// One thread of the last rank calls exit() while another thread sums. The other ranks sum until
+/// they get the error.
 inline void exit_in_a_thread(Runtime& job) {
   static std::optional<Runtime> kept;
   kept.emplace(std::move(job));
@@ -139,13 +139,13 @@ inline void exit_in_a_thread(Runtime& job) {
       if (exits && round == 0) has_summed.set_value();
     }
   } catch (const KoloError& e) {
-    // A thread that returned would end the process itself.
+    // Returning from this thread would also end the process.
     while (exits) ::pause();
     std::printf("rank %d: told: %s\n", kept->rank(), e.error().what.c_str());
   }
 }
 
-/// Runs one of these scenes; returns false if there is none of this name.
+/// Runs one of these scenes; returns false if there is no scene of this name.
 inline bool play_end(Runtime& job, const std::vector<std::string>& arguments) {
   const std::string& scene = arguments.at(0);
   if (scene == "exit") {

@@ -165,7 +165,7 @@ void part(Runtime& job, bool by_exception) {
   job.close();
 }
 
-/// Two runtimes at once, and then one after another.
+/// Runs two runtimes at the same time, and then one after another.
 void jobs(Runtime& job) {
   Digest digest;
   for (int i = 0; i < 2; ++i) {
@@ -187,8 +187,8 @@ void idle(Runtime& job) {
   work(job, "all_reduce", 1);
 }
 
-/// From now on SIGUSR1 holds the main thread until SIGUSR2, in whatever call it is, like a library
-/// or system call that does not return. Other threads keep running.
+/// From now on SIGUSR1 holds the main thread until SIGUSR2, in any call, like a library or system
+/// call that does not return. Other threads continue.
 void hold_main_thread_on_signal() {
   struct sigaction release = {};
   release.sa_handler = [](int) {};
@@ -205,7 +205,7 @@ void hold_main_thread_on_signal() {
   ::sigaction(SIGUSR1, &hold, nullptr);
 }
 
-/// Destroyed after every static variable that its life has created.
+/// Destroyed after every static variable that it has created.
 std::optional<Runtime> kept;
 
 void play(Runtime& job, const Arguments& arguments) {

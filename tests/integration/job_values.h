@@ -15,12 +15,12 @@
 /// The contributions of the ranks of `job_program`, and checks of the results.
 namespace kolo::test {
 
-/// A wrong sum, which must never happen.
+/// Thrown if a sum is wrong.
 struct WrongSum : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// FNV-1a hash of all bits of all results, in order.
+/// Computes the FNV-1a hash of all bits of all results, in order.
 class Digest {
  public:
   void add(const kolo::BufferView& view) {
@@ -34,7 +34,7 @@ class Digest {
   std::uint64_t state_ = 0xcbf29ce484222325;
 };
 
-/// Small integers, so that sums are exact in every dtype, including 16-bit ones.
+/// Returns a small integer, so that sums are exact in every dtype, including 16-bit ones.
 inline int whole(int rank, int round, std::size_t i) {
   return static_cast<int>((static_cast<std::size_t>(rank * 7 + round * 3) + i) % 17) - 8;
 }
@@ -61,8 +61,8 @@ void write_whole(Values&& values, int rank, int round) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(whole(rank, round, i));
 }
 
-/// Errors: WrongSum that names `what` unless `values` are the sums of what these ranks have
-/// written.
+/// Checks that `values` are the sums of the values that these ranks have written. Errors: WrongSum
+/// that names `what`.
 template <typename Values>
 void expect_sums(const Values& values, const std::vector<int>& ranks, int round,
                  const std::string& what) {
@@ -75,7 +75,8 @@ void expect_sums(const Values& values, const std::vector<int>& ranks, int round,
   }
 }
 
-/// Numbers between -1 and 1 whose sums are rounded, so that the bits show the order of summation.
+/// Returns numbers between -1 and 1 whose sums are rounded, so that bits show the order of
+/// addition.
 inline float fraction(int rank, int round, std::size_t i) {
   std::uint64_t bits = static_cast<std::uint64_t>(rank) << 48 ^
                        static_cast<std::uint64_t>(round) << 40 ^ (i + 1) * 0x9e3779b97f4a7c15;
@@ -83,20 +84,20 @@ inline float fraction(int rank, int round, std::size_t i) {
   return static_cast<float>(static_cast<std::int64_t>(bits) >> 40) / 8388608.0F;
 }
 
-/// Integers in even rounds, otherwise fractions.
+/// Writes integers in even rounds, and fractions in odd rounds.
 inline void write_round(std::span<float> values, int rank, int round) {
   if (round % 2 == 0) return write_whole(values, rank, round);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = fraction(rank, round, i);
 }
 
-/// Gradients in the caller's memory and in the runtime's, computed in another order on every rank.
+/// Gradients in memory of the caller and of the runtime. Each rank computes them in another order.
 class Gradients {
  public:
   explicit Gradients(Runtime& job)
       : job_(job),
         set_(job.register_gradients("gradients", specs(memory_), {.op = ReduceOp::kSum})) {}
 
-  /// Even rounds have exact sums.
+  /// Runs one iteration. Even rounds have exact sums.
   void round(int round, Digest& digest) {
     for (std::size_t k = 0; k < set_.size(); ++k) {
       const std::size_t index = (k + static_cast<std::size_t>(job_.rank() + round)) % set_.size();
@@ -115,7 +116,7 @@ class Gradients {
  private:
   static constexpr std::size_t kCounts[] = {1, 7, 1000, 4096, 30'000, 300'001, 65'537, 3};
 
-  /// Every other gradient is in `memory`.
+  /// Makes the gradients. Every second one is in `memory`.
   static std::vector<GradientSpec> specs(std::vector<std::vector<float>>& memory) {
     std::vector<GradientSpec> specs;
     for (const std::size_t count : kCounts) {
@@ -133,7 +134,7 @@ class Gradients {
   GradientSet set_;
 };
 
-/// Sums in overlapping groups, each at a different stage of its work.
+/// Sums in overlapping groups. Ranks are at different stages of their work at the same time.
 class Groups {
  public:
   explicit Groups(Runtime& job) : job_(job) {
@@ -145,11 +146,11 @@ class Groups {
     groups_.push_back(job.cross_group({.name = "cross"}));
   }
 
-  /// Even rounds have exact sums.
+  /// Runs one round in each group. Even rounds have exact sums.
   void round(int round, Digest& digest) {
     Digest own;
     for (Group& group : groups_) sums(group, round, own);
-    // Results differ between groups; their combination is the same on all ranks.
+    // Results differ between groups. Their combination is equal on all ranks.
     auto all = static_cast<std::int64_t>(own.value());
     const BufferView view{&all, 1, DType::kInt64};
     job_.all_reduce("digest", view).wait();

@@ -1,7 +1,8 @@
 #!/usr/bin/env -S python3 -B
-"""Sums do not depend on how a job is started: by mpirun, as by torchrun, or alone; on one node, on several, and on
-nodes of different sizes. Under mpirun also if ranks do not all start, open more than one runtime, or fork: MPI has no
-deadlines of its own, and starts only once in a process."""
+"""Tests that sums do not depend on how a job is started: by mpirun, like torchrun, or alone; on
+one node, on several, and on nodes of different sizes. Under mpirun, also tests jobs in which
+some ranks do not start, open several runtimes, or fork: MPI has no deadlines, and can be started
+only once in a process."""
 
 import itertools
 import pathlib
@@ -13,13 +14,13 @@ import job
 CALLS = ("all_reduce", "gradients", "groups")
 TIMEOUT = 75
 CONNECT_TIMEOUT_MS = 5000
-# One rank's call, in place of the others'.
+# A shell command in which one rank calls something else.
 ODD_RANK = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then {}; fi; exec "$0" "$@"'
 
 
 class Launch(unittest.TestCase):
     def each(self, shapes, check):
-        """Each call in jobs of these shapes."""
+        """Runs each call in jobs of these shapes."""
         for shape, call in itertools.product(shapes, CALLS):
             with self.subTest(shape=shape, call=call):
                 check(shape, call)
@@ -43,11 +44,11 @@ class Launch(unittest.TestCase):
     @job.needs_ucx
     def test_several_nodes_like_torchrun(self):
         def check(nodes, call):
-            # Costs measured on a busy machine may leave the network to one rank.
+            # Costs measured on a busy machine may give one rank all messages between nodes.
             outcome = job.run([call, 4], nodes, calibrate="off")
             outcome.digest(sum(nodes), len(nodes))
             sent = [int(count) for count in outcome.find(r"(\d+) bytes to other nodes")]
-            if call != "groups":  # Groups count their bytes separately.
+            if call != "groups":  # groups count their bytes separately
                 self.assertGreater(min(sent), 0, outcome)
 
         self.each(([1, 1], [2, 2], [2, 1, 1]), check)
@@ -74,7 +75,7 @@ class Launch(unittest.TestCase):
                 for _ in range(2):
                     self.assertIn("in the middle", launcher.stdout.readline())
                 launcher.kill()
-                # The ranks hold the other end of the pipe.
+                # The ranks have the other end of the pipe.
                 rest, _ = launcher.communicate(timeout=job.PATIENCE)
                 self.assertEqual(rest, "")
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks scripts/launch, through mpirun and over TCP: it starts the requested number of ranks,
-# distributes them over simulated nodes, and returns the exit status of the rank that failed.
+# Checks scripts/launch, with mpirun and over TCP: it starts the requested number of ranks,
+# distributes them over emulated nodes, and returns the exit status of the rank that failed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""A program over libtorch, built as a user would against the installed package and run on two ranks.
+"""Tests a libtorch program, built like a user's with the installed package, on two ranks.
 
     libtorch_test.py BUILD_FOLDER GENERATOR COMPILER
 
@@ -22,7 +22,8 @@ torch_support.enter_python_with_torch()
 
 BUILD, GENERATOR, COMPILER = sys.argv[1:]
 WORK = tempfile.TemporaryDirectory()
-sys.argv[1:] = [os.path.join(WORK.name, "build", "libtorch_example")]  # The program that job.py starts.
+# the program that job.py starts
+sys.argv[1:] = [os.path.join(WORK.name, "build", "libtorch_example")]
 import job  # noqa: E402
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""A rank is killed, freezes or leaves: every survivor ends by itself, with the exit status of the cause, and names the
-rank."""
+"""Tests that if a rank is killed, freezes or leaves, every survivor ends by itself, with the
+exit status of the cause, and names the rank."""
 
 import signal
 
@@ -42,13 +42,13 @@ class LostRank(job.Test):
 
     @job.needs_ucx
     def test_lost_between_two_other_nodes(self):
-        """In the tree of agreement node 9 is a child of node 1."""
+        """Node 9 is a child of node 1 in the tree of agreement."""
         for number in (signal.SIGKILL, signal.SIGSTOP):
             self.check([1] * 10, "all_reduce", number)
 
 
 class Asleep(job.Test):
-    """Ranks whose user's thread drives the engine and sleeps, because one rank is inactive."""
+    """Tests user threads that drive the engine and sleep, because one rank is inactive."""
 
     def started(self, nodes, call):
         return job.started(["straggle", call], nodes, peer_timeout=PEER_TIMEOUT_MS, spin=0)

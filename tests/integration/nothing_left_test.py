@@ -1,6 +1,7 @@
 #!/usr/bin/env -S python3 -B
-"""After success, after an error, and after kill -9 of every rank, nothing of a job is left: no process, no file in
-/dev/shm or /tmp, no socket. Runs in its own namespaces, so that everything there is the job's."""
+"""Tests that after success, after an error, and after kill -9 of every rank, nothing of a job
+remains: no process, no socket, no file in /dev/shm or /tmp. Runs in separate namespaces, so that
+everything there is the job's."""
 
 import signal
 
@@ -47,7 +48,7 @@ class NothingLeft(job.LeavesNothing):
             job.read_until(ranks, "in the middle")
             new = job.traces() - self.before
             self.assertEqual({trace for trace in new if trace.startswith("/")}, set())
-            # Unix sockets that wait for connections have this flag.
+            # Unix sockets that listen have this flag.
             self.assertEqual({trace for trace in new if trace.startswith("socket unix") and LISTENS in trace}, set())
             self.assertEqual(len([trace for trace in new if trace.startswith("process")]), len(ranks))
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""Documentation pages: links have targets, named files and scripts exist, and the example in the README is the one that
-is tested. programs_test.py checks options of the programs in their commands."""
+"""Tests documentation pages: links have targets, named files and scripts exist, and the example
+in the README is tested. programs_test.py checks the options of programs in commands."""
 
 import pathlib
 import re
@@ -12,7 +12,7 @@ EXAMPLE = ROOT / "tests" / "integration" / "wrap_example.cc"
 README = ROOT / "README.md"
 MOST_WORDS_OF_README = 700
 MOST_WORDS_OF_A_FOLDERS_PAGE = 600
-MOST_WORDS_OF_RESULTS = 1500  # tables apart
+MOST_WORDS_OF_RESULTS = 1500  # without tables
 MOST_WORDS_OF_A_PAGE = 2500
 MOST_WORDS_OF_A_RECORD = 250
 
@@ -72,7 +72,7 @@ class Pages(unittest.TestCase):
                 seen += 1
                 with self.subTest(page=page.relative_to(ROOT), script=script, arguments=arguments):
                     self.assertTrue((ROOT / script).is_file())
-                    if script != "scripts/train":  # It passes options on to kolo-train.
+                    if script != "scripts/train":  # it passes options on to kolo-train
                         text = (ROOT / script).read_text(encoding="utf-8")
                         for flag in flags(arguments):
                             self.assertIn(flag, text)
@@ -93,7 +93,7 @@ class Pages(unittest.TestCase):
                 self.assertRegex(tests, rf"TEST\w*\(\s*\w+,\s*{name}" + ("" if more else r"\)"))
 
     def test_decisions_are_in_the_index_and_short(self):
-        """Numbers have gaps: records that no longer bind anything are removed."""
+        """Numbers may have gaps, because records that no longer apply are removed."""
         folder = ROOT / "docs" / "decisions"
         records = [page for page in sorted(folder.glob("*.md")) if page.name != "README.md"]
         index = re.findall(r"^\| \[(\d{4})\]\((\S+)\)", (folder / "README.md").read_text(encoding="utf-8"), re.M)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/plot draws the output of kolo-train and kolo-bench, and reports what is wrong with any other input."""
+"""Tests that scripts/plot draws output of kolo-train and kolo-bench, and reports wrong input."""
 
 import json
 import math
@@ -20,7 +20,7 @@ def training_run(ranks, wire):
             "step": step,
             "seconds": step * 0.04,
             "train_loss": 1.5 + 4 * math.exp(-step / 200),
-            # Only some points were evaluated.
+            # Only some points have an evaluation.
             "eval_loss": 1.6 + 4 * math.exp(-step / 210) if step % 100 == 0 else None,
             "eval_accuracy": 0.6 - 0.5 * math.exp(-step / 300) if step % 100 == 0 else None,
         }
@@ -83,7 +83,7 @@ class PlotTest(unittest.TestCase):
         return subprocess.run([PLOT, *map(str, arguments)], capture_output=True, text=True, check=False)
 
     def draw(self, kind, name, words, *arguments):
-        """Draws the pictures NAME, which must then contain the words."""
+        """Draws the pictures `name`, and expects that they contain the words."""
         done = self.plot(kind, "-o", self.folder / name, *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         svg = (self.folder / f"{name}.svg").read_text(encoding="utf-8")

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""The three programs as users start them: what they print and write, and how they end.
+"""Tests the three programs as users start them: what they print and write, and how they end.
 
 Called as `programs_test.py FOLDER_OF_PROGRAMS [--update]`. scripts/launch starts more than one rank; a single rank is
 started directly. `--update` renews the table of docs/options.md from the programs' help.
@@ -52,7 +52,7 @@ GPU_FIELDS = {
 
 
 def launch(program, *arguments, ranks=2, nodes=0, compression=()):
-    """`compression` has the specs of rank 1 and of the others."""
+    """Runs a program as a job. `compression`: the specs of rank 1 and of the other ranks."""
     command = []
     if ranks > 1:
         command = [ROOT / "scripts" / "launch", "-n", ranks, "--nodes", nodes, "--timeout", PATIENCE, "--"]
@@ -80,7 +80,7 @@ class Programs(unittest.TestCase):
         return outcome
 
     def peers(self):
-        """The systems that this build can compare with, except the limit; from its help."""
+        """Returns the systems that this build can compare with, except the limit, from its help."""
         text = self.succeed("kolo-bench", "all-reduce", "--help", ranks=1).stdout
         known = re.search(r"Systems to measure beside Kolo:([\w\s,]+)\.", text)
         return [name for name in ("mpi", "gloo") if name in re.findall(r"\w+", known[1])]
@@ -270,15 +270,15 @@ class Programs(unittest.TestCase):
         self.assertEqual(first["weights_hash"], again["weights_hash"])
 
     def test_train_on_two_nodes_follows_one(self):
-        # Two nodes add the same contributions in another order: each sum of 4 differs by at most 3 roundings, 2e-7 of
-        # its value, and after 30 short steps that is less than 1e-4 of the loss. A contribution that is lost, doubled
-        # or scaled wrongly changes the loss by percents.
+        # Two nodes add the same contributions in another order. Each sum of 4 differs by at most 3
+        # roundings, 2e-7 of its value; after 30 short steps that is less than 1e-4 of the loss. A
+        # contribution that is lost, doubled or scaled wrongly changes the loss by several per cent.
         one, two = self.train(nodes=0), self.train(nodes=2)
         self.assertLess(abs(one["eval_loss"] - two["eval_loss"]), 1e-3 * one["eval_loss"])
 
     def test_auto_tells_what_it_measured_and_runs_what_it_decided(self):
-        # The costs describe a link so slow that compression would pay for the exchange alone; the step times are this
-        # machine's.
+        # The costs describe a link so slow that compression would pay for the exchange alone. The
+        # step times are measured on this machine.
         run = self.train(
             "--compression", "auto(0.05)", "--link-costs", "network_bytes_per_us=1", "--calibrate", "off", nodes=2
         )
@@ -329,7 +329,7 @@ class Programs(unittest.TestCase):
                 name = program.rpartition("/")[2]
                 command = arguments[:1] if arguments and re.fullmatch(r"[a-z][a-z-]*", arguments[0]) else []
                 text = self.help_of(name, *command)
-                if command == ["sweep"]:  # passes on options that it does not know
+                if command == ["sweep"]:  # sweep passes on options that it does not know
                     text += self.help_of(name)
                 for flag in pages.flags(arguments):
                     seen += 1
@@ -338,7 +338,7 @@ class Programs(unittest.TestCase):
         self.assertGreater(seen, 20)
 
     def training_data(self):
-        """A small data set for each name that pages give to data."""
+        """Returns a small data set for each name that pages use for data."""
         images, texts, ratings = (self.folder / name for name in ("images", "texts", "ratings"))
         for folder in (images, texts, ratings):
             folder.mkdir()
@@ -361,7 +361,7 @@ class Programs(unittest.TestCase):
         shortened = ("--steps", "--epochs", "--eval-every", "--run", "--checkpoint-every", "--resume", "--stop-after", "--json")
         for page in pages.current_pages():
             for _, arguments in pages.calls(page, lambda word: re.fullmatch(r"(build/bin/)?kolo-train", word)):
-                # Commands on results of earlier commands are tested together with those.
+                # Commands on results of earlier commands are tested together with these.
                 if "--data" not in arguments or not arguments[0].startswith("--") or "--weights" in arguments:
                     continue
                 pairs = zip(arguments[::2], arguments[1::2], strict=True)
@@ -477,7 +477,7 @@ class Programs(unittest.TestCase):
             with self.subTest(picture=name):
                 drawn = pathlib.Path(self.folder, f"{name}.svg")
                 command = ["schedule", "--algorithm", algorithm, "--ranks", 4, "--nodes", nodes, "--size", 256]
-                # Not launched, because the program needs no job.
+                # It is not launched, because the program needs no job.
                 outcome = subprocess.run(
                     [str(part) for part in [PROGRAMS / "kolo-topo", *command, "--svg", drawn]],
                     capture_output=True, text=True,

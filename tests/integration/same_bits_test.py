@@ -1,10 +1,10 @@
 #!/usr/bin/env -S python3 -B
-"""Equal jobs give equal bits in every run and on every rank, for each algorithm, wire dtype and fusion limit, and
-between nodes with `reproducible` for the algorithm that Kolo chooses; `direct` and `reproducible` give equal bits
-whatever the fusion limit and the link costs.
+"""Tests that equal jobs give equal bits in every run and on every rank, for each algorithm, wire
+dtype and fusion limit. Between nodes, so does the algorithm that Kolo chooses with `reproducible`.
+`direct` and `reproducible` give equal bits for any fusion limit and link costs.
 
-With `full=1` each algorithm runs with each wire dtype and fusion limit, which takes minutes; otherwise with one of
-them in turn.
+With `full=1`, each algorithm runs with each wire dtype and fusion limit, which takes minutes.
+Otherwise it runs with only one of them.
 """
 
 import itertools
@@ -13,13 +13,14 @@ import unittest
 
 import job
 
-# With a 16-bit wire these round each contribution once; other algorithms would round at every hop.
+# With a 16-bit wire these round each contribution once. Other algorithms round at every hop.
 ROUNDS_ONCE = ("auto", "direct", "hierarchical", "hierarchical:direct,direct")
 ROUNDS_OFTEN = ("ring", "halving_doubling", "tree", "hierarchical:direct,ring", "hierarchical:direct,tree")
 WIRES = ("float32", "float16", "bfloat16")
 FUSION = ("0", "64K", "4M")
 
-# Costs that a start may have measured: an idle link of 1 Gbit/s, a third of it, and one with another latency.
+# Costs that a job may have measured at its start: an idle link of 1 Gbit/s, a third of it, and
+# another latency.
 LINK_COSTS = ("network_bytes_per_us=120", "network_bytes_per_us=40", "network_bytes_per_us=120,network_latency_us=300")
 
 ROUNDS = 4

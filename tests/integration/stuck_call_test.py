@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""The thread of a rank is stuck in a call while it drives the engine: its watchdog reports that, and when the call has
-returned. The job goes on, or ends with one error on all ranks."""
+"""Tests a rank whose thread is stuck in a call while it drives the engine. Its watchdog reports
+the call, and later its return. The job continues, or ends with one error on all ranks."""
 
 import contextlib
 import signal
@@ -15,7 +15,7 @@ MOVES = "the engine moves again after "
 
 @contextlib.contextmanager
 def stuck(nodes, call, held=0, **settings):
-    """Ranks that wait for the last one, which waits for `go_on`; the thread of one of them is held in a call."""
+    """Starts ranks that wait for the last one. It waits for `go_on`. One rank's thread is held."""
     with job.started(["straggle", call], nodes, spin=0, **settings) as ranks:
         job.read_until(ranks, "in the middle")
         job.wait_until(ranks[held].is_asleep, f"rank {held} sleeps")
@@ -37,8 +37,8 @@ class StuckCall(unittest.TestCase):
             return statuses, [rank.lines[-1] for rank in ranks], said
 
     def fails_on_peers(self, nodes, call, awaited=STUCK, stall_warn=500, **settings):
-        """Holds rank 0 after it has printed `awaited`, until all others have ended. Returns their statuses and
-        outputs."""
+        """Holds rank 0 after it has printed `awaited`, until all other ranks have ended. Returns
+        their statuses and outputs."""
         with stuck(nodes, call, stall_warn=stall_warn, **settings) as ranks:
             job.wait_until(lambda: awaited in ranks[0].errors(), awaited)
             ranks[-1].go_on()

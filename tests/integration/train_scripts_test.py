@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/accuracy-table and scripts/loss-over-seconds save runs, and evaluate them correctly."""
+"""Tests that scripts/accuracy-table and scripts/loss-over-seconds save and evaluate runs."""
 
 import importlib.machinery
 import importlib.util

@@ -14,7 +14,7 @@ namespace {
 
 thread_local std::size_t total_calls = 0;
 thread_local std::size_t total_bytes = 0;
-// Memory freed by another thread counts for that thread.
+// Memory that another thread frees is subtracted from that thread's count.
 thread_local std::ptrdiff_t held_bytes = 0;
 thread_local std::ptrdiff_t most_held = 0;
 thread_local std::size_t* requests_left = nullptr;
@@ -24,14 +24,14 @@ void count(std::size_t bytes) {
   total_bytes += bytes;
 }
 
-/// `sign` is 1 for newly allocated memory, and -1 for memory about to be freed.
+/// `sign` is 1 for newly allocated memory, and -1 for memory that will be freed.
 void hold(void* memory, int sign) {
   held_bytes += sign * static_cast<std::ptrdiff_t>(::malloc_usable_size(memory));
   most_held = std::max(most_held, held_bytes);
 }
 
-// Clang's thread sanitizer does not allow its operators to be replaced. It reports each request,
-// and none fails.
+// Clang's ThreadSanitizer does not allow its operators to be replaced. It reports each request, but
+// AllocationFault cannot make one fail.
 #if defined(__clang__) && defined(__SANITIZE_THREAD__)
 const int installed = __sanitizer_install_malloc_and_free_hooks(
     [](const volatile void* memory, std::size_t bytes) {
@@ -66,8 +66,8 @@ constexpr std::size_t kDefaultAlignment = alignof(std::max_align_t);
 
 }  // namespace
 
-// The array forms call these. The non-throwing forms are replaced too: a sanitizer brings its own,
-// which would not match the operator delete below.
+// The array forms call these. The non-throwing forms are replaced too, because a sanitizer's form
+// would not match the operator delete below.
 void* operator new(std::size_t bytes) { return allocate_or_throw(bytes, kDefaultAlignment); }
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   return allocate(bytes, kDefaultAlignment);

@@ -2,17 +2,17 @@
 
 #include <cstddef>
 
-/// Observes a thread's heap allocations. Link allocations.cc, which replaces every form of the
-/// global operator new.
+/// Counts or fails the heap allocations of a thread. A test links allocations.cc, which replaces
+/// every form of the global operator new.
 namespace kolo::test {
 
-/// Counts the allocations of this thread since construction.
+/// Counts the allocations of this thread since the counter was constructed.
 class AllocationCounter {
  public:
   AllocationCounter();
   std::size_t calls() const;
   std::size_t bytes() const;
-  /// The largest number of bytes held at a time. Before: no counter was constructed after this one.
+  /// Returns the largest number of bytes held at a time. Before: no counter was constructed later.
   std::size_t most_held_bytes() const;
 
  private:
@@ -20,11 +20,11 @@ class AllocationCounter {
   std::ptrdiff_t held_before_;
 };
 
-/// During its lifetime, `left` counts down the calling thread's allocations; the one that brings it
-/// to zero throws std::bad_alloc.
+/// During the lifetime of this object, each allocation of the calling thread decrements `left`. The
+/// allocation that brings `left` to zero throws std::bad_alloc.
 class AllocationFault {
  public:
-  /// `left` outlives it.
+  /// `left` must outlive this object.
   explicit AllocationFault(std::size_t& left);
   ~AllocationFault();
   AllocationFault(const AllocationFault&) = delete;

@@ -13,7 +13,7 @@
 
 namespace kolo::test {
 
-/// This test binary, started again with other arguments; the destructor kills and reaps it.
+/// Runs this test binary again, with other arguments. The destructor kills and reaps the process.
 class ChildProcess {
  public:
   explicit ChildProcess(std::vector<std::string> arguments) {
@@ -35,7 +35,7 @@ class ChildProcess {
 
   void kill() const { ::kill(pid_, SIGKILL); }
 
-  /// Waits for the child and returns its wait status.
+  /// Blocks until the child ends, and returns its wait status.
   int wait() {
     int status = 0;
     ::waitpid(std::exchange(pid_, -1), &status, 0);
@@ -46,7 +46,7 @@ class ChildProcess {
   pid_t pid_ = -1;
 };
 
-/// For the child: ends it when the thread that started it ends.
+/// Called in a child: kills it when the thread that started it ends.
 inline void die_with_parent() { ::prctl(PR_SET_PDEATHSIG, SIGKILL); }
 
 }  // namespace kolo::test

@@ -15,14 +15,14 @@ inline CompileOptions with_algorithm(CompileOptions options, std::string_view na
   return options;
 }
 
-/// The name of the algorithm chosen for an all-reduce.
+/// Returns the name of the algorithm that is chosen for an all-reduce.
 inline std::string taken(const BucketLayout& layout, const ProcessGrid& grid,
                          const CompileOptions& options) {
   const CollectiveSpec spec = CollectiveSpec::all_reduce(grid.world_size());
   return std::string(choose({spec, layout, grid, options}).algorithm->name());
 }
 
-/// All all-reduces that can sum in this kind of memory.
+/// Returns the names of all all-reduce algorithms that support this kind of memory.
 inline std::vector<std::string> all_reduces_in(MemoryKind memory) {
   std::vector<std::string> names;
   for (const AllReduce& each : all_reduces()) {
@@ -31,13 +31,13 @@ inline std::vector<std::string> all_reduces_in(MemoryKind memory) {
   return names;
 }
 
-/// The schedule of one rank in an all-reduce.
+/// Returns the schedule of one rank for an all-reduce.
 inline Schedule compile_all_reduce(int rank, const BucketLayout& layout, const ProcessGrid& grid,
                                    const CompileOptions& options) {
   return compile(rank, CollectiveSpec::all_reduce(grid.world_size()), layout, grid, options);
 }
 
-/// The schedules of one all-reduce, by rank.
+/// Returns the schedules of all ranks for an all-reduce, by rank.
 inline std::vector<Schedule> compile_all(const ProcessGrid& grid, const BucketLayout& layout,
                                          const CompileOptions& options) {
   std::vector<Schedule> schedules;

@@ -16,11 +16,11 @@
 
 namespace kolo::test {
 
-/// Control frames and counters of thousands of ranks in one thread: just the part of a transport
-/// that coordinators need. Counts what each rank handles.
+/// Carries control frames and counters of thousands of ranks in one thread. It implements only the
+/// part of a transport that coordinators use, and counts the frames that each rank handles.
 class ControlNetwork {
  public:
-  /// What one rank has sent and received.
+  /// The frames that one rank has sent and received.
   struct Load {
     std::uint64_t frames = 0;
     std::uint64_t bytes = 0;
@@ -37,16 +37,16 @@ class ControlNetwork {
 
   const ProcessGrid& grid() const { return grid_; }
 
-  /// The network outlives it.
+  /// Returns the transport of one rank. The network must outlive it.
   std::unique_ptr<Transport> transport(int rank) { return std::make_unique<Station>(*this, rank); }
 
-  /// Ranks for which frames have arrived since the last call, each once.
+  /// Returns the ranks that have received frames since the last call, each once.
   std::vector<int> take_rung() {
     for (const int rank : rung_) at(heard_, rank) = 0;
     return std::exchange(rung_, {});
   }
 
-  /// From now on this rank is silent, and frames to it are lost.
+  /// Makes a rank silent: frames to it are lost.
   void freeze(int rank) { at(is_gone_, rank) = 1; }
   bool is_frozen(int rank) const { return is_gone_[static_cast<std::size_t>(rank)] != 0; }
 

@@ -21,39 +21,38 @@
 
 namespace kolo::test {
 
-/// How an `EngineJob` makes and wraps the devices of its ranks.
+/// Options for the devices of the ranks of an `EngineJob`.
 struct JobDevices {
-  /// Submits operations on host memory as operations on device memory; see `MovedBuffers`.
+  /// Whether `MovedBuffers` turns operations on host memory into operations on device memory.
   bool holds_buffers = false;
-  /// If set, wraps a group of the device, identified by its members ("node 0", "world").
+  /// If set, wraps each group of a rank's device. `members` names the group: "node 0" or "world".
   using Wrap = std::function<std::unique_ptr<DeviceCommunicator>(
       int rank, const std::string& members, std::unique_ptr<DeviceCommunicator> group)>;
   Wrap wrap = {};
 };
 
-/// The devices with which a test of operations on host memory tests them on memory of this kind;
-/// empty for host memory.
+/// Returns the devices for a test that moves its host operations to `memory`; empty for host
+/// memory.
 inline std::optional<JobDevices> devices_for(MemoryKind memory) {
   if (memory == MemoryKind::kHost) return std::nullopt;
   return JobDevices{.holds_buffers = true};
 }
 
-/// Selects hierarchies for all-reduces between nodes, as in device memory.
+/// Selects hierarchical all-reduces between nodes, as in device memory.
 inline Options by_hierarchies(Options options = {}) {
   options.algorithm = "hierarchical:native,direct";
   return options;
 }
 
-/// Optional wrappers between the ranks of an `EngineJob` and their transports and engines.
+/// Optional wrappers of the transports and engines of an `EngineJob`.
 struct JobWraps {
-  bool opens_memory = false;  ///< As `InProcessHub::open_memory`.
+  bool opens_memory = false;  ///< Whether to call `InProcessHub::open_memory`.
   std::function<std::unique_ptr<Transport>(int rank, std::unique_ptr<Transport>)> transport = {};
   std::function<bool(int rank, Engine&)> poll = {};
 };
 
-/// The engines of all ranks of a job in one thread. A seeded scheduler picks which engine polls
-/// next and which operation of which device stream runs next. Time stands still unless it is
-/// advanced.
+/// The engines of all ranks of a job in one thread. A seeded scheduler selects the engine that
+/// polls next, or the device whose next operation runs. Time advances only when a test advances it.
 class EngineJob {
  public:
   EngineJob(ProcessGrid grid, Options options, std::uint64_t seed,
@@ -82,7 +81,7 @@ class EngineJob {
     scheduler_ = std::make_unique<SeededScheduler>(seed, std::move(pollables));
   }
 
-  /// Ends the operations in flight, which refer to the engines.
+  /// Shuts the transports down, which ends operations in flight before the engines are destroyed.
   ~EngineJob() {
     for (const auto& transport : transports_) transport->shutdown(false);
   }
@@ -98,7 +97,8 @@ class EngineJob {
   Transport& transport(int rank) { return *transports_[static_cast<std::size_t>(rank)]; }
   ManualClock& clock() { return clock_; }
 
-  /// Polls in random order until `done`; every `kStepsPerTick` polls the clock advances by a tick.
+  /// Polls in random order until `done` returns true. The clock advances every `kStepsPerTick`
+  /// polls.
   void run_until(const std::function<bool()>& done, Duration tick = Duration(0)) {
     std::size_t steps = 0;
     try {
@@ -123,7 +123,7 @@ class EngineJob {
     return shared;
   }
 
-  /// Submits a message, which is complete once `is_over` holds. If the job holds buffers, every
+  /// Submits a message. It is complete when `is_over` returns true. If the job holds buffers, every
   /// third message stays in host memory.
   void submit(int rank, const std::shared_ptr<Message>& message, std::function<bool()> is_over) {
     if (moved_ && messages_++ % 3 != 0) {
@@ -132,7 +132,7 @@ class EngineJob {
     engine(rank).submit(message);
   }
 
-  /// Polls this many times.
+  /// Polls `polls` times.
   void poll(std::size_t polls) {
     std::size_t done = 0;
     scheduler_->run_until([&] { return done++ == polls; });
@@ -155,7 +155,7 @@ class EngineJob {
     });
   }
 
-  /// Polls until every ticket of `operations` is answered.
+  /// Polls until the tickets of all `operations` are done.
   void finish(const std::vector<std::shared_ptr<Operation>>& operations,
               Duration tick = Duration(0)) {
     run_until(
@@ -169,13 +169,12 @@ class EngineJob {
     bring_back();
   }
 
-  /// Copies results of completed operations, which may be on the device, to where tests expect
-  /// them.
+  /// Copies results of completed operations that are on the device back to their host buffers.
   void bring_back() {
     if (moved_) moved_->finish();
   }
 
-  /// Ends all ranks in order. Returns the first error of a transport; empty without one.
+  /// Closes all ranks. Returns the text of the first transport error, or an empty string.
   std::string close() {
     for (int rank = 0; rank < world_size(); ++rank) submit(rank, {.kind = OperationKind::kClose});
     run_until([&] {
@@ -187,7 +186,7 @@ class EngineJob {
     return {};
   }
 
-  /// Has room for all slots of the largest operations.
+  /// There is room for all staging slots of the largest operations.
   static constexpr TransportLimits kLimits{
       .arena_bytes = std::size_t{5} << 18, .flags_per_peer = 1U << 12, .counters = 1U << 14};
 
@@ -197,7 +196,7 @@ class EngineJob {
   DeviceContext& device_context(int rank) {
     return *device_contexts_[static_cast<std::size_t>(rank)];
   }
-  /// The stream of a rank's caller.
+  /// Returns the caller's stream of a rank.
   Stream& stream(int rank) { return *streams_[static_cast<std::size_t>(rank)]; }
 
   void make_device_contexts(std::uint64_t seed, const JobDevices& devices) {
@@ -241,35 +240,35 @@ class EngineJob {
   std::unique_ptr<SeededScheduler> scheduler_;
 };
 
-/// Submits the bucket that became complete by a marked gradient, if any.
+/// Submits the bucket that the marked gradient completed, if any.
 inline void submit_marked(Engine& engine, GradientSetState& group,
                           const std::optional<GradientIterations::ReadyBucket>& bucket) {
   if (bucket) engine.submit(group, bucket->index);
   if (const auto weights = group.mark_weights()) engine.submit(group, weights->index);
 }
 
-/// Marks a gradient as `GradientSet::ready` does.
+/// Marks a gradient as `GradientSet::ready` does, and submits its bucket if it is complete.
 inline void mark(Engine& engine, GradientSetState& group, std::size_t gradient) {
   submit_marked(engine, group, group.mark(gradient));
 }
-/// As above, for a gradient in device memory.
+/// Does the same for a gradient in device memory.
 inline void mark(Engine& engine, GradientSetState& group, std::size_t gradient,
                  NativeStream stream) {
   submit_marked(engine, group, group.iterations().mark(gradient, stream));
 }
 
-/// Marks a gradient as `GradientSet::absent` does; `stream`, if given, may use it.
+/// Marks a gradient as `GradientSet::absent` does. The set may use `stream`, if given.
 inline void mark_absent(Engine& engine, GradientSetState& group, std::size_t gradient,
                         std::optional<NativeStream> stream = std::nullopt) {
   submit_marked(engine, group, group.mark_absent(gradient, stream));
 }
 
-/// A view of `data`, for an operation.
+/// Returns a view of `data`, to be used in an operation.
 inline BufferView view(std::vector<float>& data) {
   return {data.data(), data.size(), DType::kFloat32};
 }
 
-/// The error of a finished ticket, or an empty string.
+/// Returns the error of an operation whose ticket is done, or an empty string.
 inline std::string error_of(const Operation& operation) {
   try {
     operation.ticket->wait(std::chrono::milliseconds(1));

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-/// A communicator. As in NCCL, its split is filled in once it has settled, which the result of the
-/// split itself does not tell.
+/// A communicator. As in NCCL, `split` is set when the parent communicator has settled, although
+/// the split itself returns earlier.
 struct ncclComm {
   int rank = 0;
   int size = 1;
@@ -43,7 +43,7 @@ ncclResult_t begin(ncclComm& comm) {
   return comm.stuck || comm.polls_left > 0 ? ncclInProgress : ncclSuccess;
 }
 
-/// A collective; within a group launch it only becomes part of the launch.
+/// Records a collective. Between ncclGroupStart and ncclGroupEnd it only joins the launch.
 ncclResult_t call(const std::string& name, ncclComm& comm) {
   fake_nccl().record(name);
   if (!launch().is_open) return begin(comm);

@@ -10,28 +10,29 @@
 
 namespace kolo::test {
 
-/// Replaces NCCL, and the few CUDA calls that it needs, without a GPU: a program that links
-/// fake_nccl.cc calls it instead of the libraries. It moves no data. It imitates non-blocking
+/// Replaces NCCL, and the CUDA calls that its users need, on machines without a GPU. A program that
+/// links fake_nccl.cc calls it instead of the libraries. It moves no data. It imitates non-blocking
 /// communicators: every call may be in progress for a while, or forever.
 ///
-/// Threads: any for `called` and `open_gate`; set members only while no communicator is in use.
+/// Threads: any thread may call `called` and `open_gate`; members may be set only while no
+/// communicator is in use.
 struct FakeNccl {
   int version = NCCL_VERSION_CODE;
-  int polls_in_progress = 0;               ///< Number of polls before a call is done.
-  bool stuck = false;                      ///< Calls that begin now stay in progress.
-  ncclResult_t async_error = ncclSuccess;  ///< Error of all communicators.
+  int polls_in_progress = 0;               ///< Number of polls until a call is complete.
+  bool stuck = false;                      ///< Whether new calls stay in progress forever.
+  ncclResult_t async_error = ncclSuccess;  ///< The asynchronous error of all communicators.
   bool allocates = true;
   bool registers = true;
 
-  /// Aborts do not return while the gate is closed.
+  /// Makes aborts block until `open_gate` is called.
   void close_gate();
   void open_gate();
 
   void record(const std::string& call);
   void pass_gate();
-  /// How often a function was called.
+  /// Returns the number of calls of a function.
   std::ptrdiff_t called(const std::string& function);
-  /// All calls except polls, in order.
+  /// Returns all calls except polls, in order.
   std::vector<std::string> calls();
 
  private:
@@ -41,10 +42,10 @@ struct FakeNccl {
   std::vector<std::string> calls_ KOLO_GUARDED_BY(mutex_);
 };
 
-/// The library in use; set by `FakeNcclScope`.
+/// Returns the library in use, which `FakeNcclScope` creates.
 FakeNccl& fake_nccl();
 
-/// A new library for the duration of one test.
+/// Creates a new library for the lifetime of this object, which is one test.
 class FakeNcclScope {
  public:
   FakeNcclScope();

@@ -12,21 +12,20 @@
 
 namespace kolo::test {
 
-/// Faults of one rank's group. Calls are counted from 0.
+/// The faults of one rank's group. Its calls are numbered from 0.
 struct FaultPlan {
-  /// Delays each collective by this many polls of its stream.
+  /// Number of polls of its stream by which each collective is delayed.
   int delay_polls = 0;
-  /// From this call on the rank is frozen: nothing reaches the peers, and its own streams stand
-  /// still until it aborts.
+  /// From this call on the rank is frozen: its data does not reach the peers, and its streams do
+  /// not advance until it aborts.
   std::optional<std::uint64_t> freeze_at = {};
   /// From this call on the library also reports a failure.
   std::optional<std::uint64_t> fail_at = {};
-  /// An abort misses its deadline: enqueued work stays until the group is destroyed.
+  /// Whether an abort misses its deadline. Enqueued work then stays until the group is destroyed.
   bool abort_hangs = false;
 };
 
-/// A group on host streams whose calls fail as planned, so that time-outs, failures and aborts can
-/// be tested without a device.
+/// A group on host streams whose calls fail as planned, to test timeouts, failures and aborts.
 class FaultyCommunicator final : public DeviceCommunicator {
  public:
   FaultyCommunicator(std::unique_ptr<DeviceCommunicator> group, FaultPlan plan)
@@ -86,7 +85,7 @@ class FaultyCommunicator final : public DeviceCommunicator {
  private:
   bool has_come(std::optional<std::uint64_t> call) const { return call && calls_ > *call; }
 
-  /// Counts a call; returns true if the group executes it.
+  /// Counts a call; returns whether the group executes it.
   bool passes(Stream& stream) {
     ++calls_;
     if (has_come(plan_.freeze_at) || has_come(plan_.fail_at)) {
@@ -102,7 +101,7 @@ class FaultyCommunicator final : public DeviceCommunicator {
   const std::unique_ptr<DeviceCommunicator> group_;
   const FaultPlan plan_;
   std::uint64_t calls_ = 0;
-  /// Shared with operations, which may outlive the group.
+  /// Shared with the operations, because they may outlive the group.
   const std::shared_ptr<std::atomic<bool>> thawed_ = std::make_shared<std::atomic<bool>>(false);
 };
 

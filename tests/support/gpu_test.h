@@ -14,7 +14,7 @@
 
 namespace kolo::test {
 
-/// A test on GPU 0 with one stream; skipped if there is no GPU.
+/// A test on GPU 0 with one stream. It is skipped if there is no GPU.
 class GpuTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -24,7 +24,7 @@ class GpuTest : public testing::Test {
     stream = device->make_stream();
   }
 
-  /// A copy of `bytes` in device memory.
+  /// Copies `bytes` to new device memory.
   DeviceMemory upload(std::span<const std::byte> bytes) {
     DeviceMemory memory =
         device->allocate(std::max(bytes.size(), std::size_t{1}), MemoryKind::kDevice);
@@ -40,7 +40,7 @@ class GpuTest : public testing::Test {
     settle();
   }
 
-  /// The first `count` bytes of the memory once the stream is idle.
+  /// Waits until the stream is idle, and returns the first `count` bytes of the memory.
   std::vector<std::byte> download(const DeviceMemory& memory, std::size_t count) {
     std::vector<std::byte> bytes(count);
     if (count == 0) return bytes;
@@ -51,7 +51,7 @@ class GpuTest : public testing::Test {
     return bytes;
   }
 
-  /// Waits for the stream.
+  /// Blocks until the stream is idle.
   void settle() {
     const auto event = device->make_event();
     stream->record(*event);

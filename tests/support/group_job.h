@@ -16,8 +16,9 @@
 
 namespace kolo::test {
 
-/// As `EngineJob`, with the engines of groups. An optional function makes the device of each rank;
-/// groups then get its collectives through `connections`. Without it there are no devices.
+/// Runs the engines of a job and of its groups, like `EngineJob`. If `make_device` is given, it
+/// makes the device of each rank, and groups connect their collectives through `connections`.
+/// Otherwise ranks have no device.
 class GroupJob {
  public:
   static constexpr std::size_t kJobArena = std::size_t{1} << 19;
@@ -42,7 +43,7 @@ class GroupJob {
     }
     scheduler_ = std::make_unique<SeededScheduler>(seed, std::move(pollables));
   }
-  /// Ends the operations in flight, which refer to the engines.
+  /// Shuts the transports down, which ends operations in flight before the engines are destroyed.
   ~GroupJob() {
     for (const auto& rank : ranks_) rank->transport->shutdown(false);
   }
@@ -54,10 +55,10 @@ class GroupJob {
   Engine& engine(int rank) { return at(rank).engine; }
   Device& device(int rank) { return *at(rank).device; }
   Engines& engines(int rank) { return at(rank).engines; }
-  /// From now on the rank does nothing.
+  /// Stops polling the engines of a rank.
   void freeze(int rank) { at(rank).is_frozen = true; }
 
-  /// Starts to create a group on a rank.
+  /// Starts to create a group on one rank.
   std::shared_ptr<GroupCreation> create(int rank, const std::vector<int>& ranks,
                                         const std::string& name = "g",
                                         std::size_t arena_bytes = std::size_t{64} << 10) {
@@ -69,7 +70,7 @@ class GroupJob {
     return creation;
   }
 
-  /// All ranks of a group create it. Returns the engines by rank in the group.
+  /// Creates a group on all of its ranks. Returns the engines, indexed by rank in the group.
   std::vector<std::shared_ptr<GroupEngine>> create_all(const std::vector<int>& ranks,
                                                        const std::string& name = "g",
                                                        std::size_t arena_bytes = std::size_t{64}
@@ -132,7 +133,7 @@ class GroupJob {
                    .connector = connector.get()},
                   arena) {}
 
-    std::unique_ptr<Device> device;  // null without a device
+    std::unique_ptr<Device> device;  // null if there is none
     std::unique_ptr<CommunicatorConnector> connector;
     std::unique_ptr<Transport> transport;
     ControlDemux control_demux;

@@ -40,13 +40,13 @@ struct Letter {
   UnexpectedMessage message;
 };
 
-/// A message that has arrived in its receiver's buffer.
+/// Identifies a message that has been copied into its receiver's buffer.
 struct Receipt {
   int receiver = -1;
   std::uint64_t tag = 0;
 };
 
-/// A send whose receipt is awaited.
+/// A send that completes when its message is received.
 struct OpenSend {
   Receipt receipt;
   Completion* done = nullptr;
@@ -70,7 +70,7 @@ struct InProcessHub::Station {
   Doorbell bell;
   FileDescriptor bell_fd;
   AlignedMemory arena;
-  std::vector<std::atomic<std::uint64_t>> flags;  ///< [local rank of the writer][slot]
+  std::vector<std::atomic<std::uint64_t>> flags;  ///< by [local rank of the writer][slot]
   std::vector<std::atomic<std::uint64_t>> counters;
 
   Mutex mutex;
@@ -365,8 +365,8 @@ class InProcessTransport final : public Transport {
   MessageMatcher matcher_;
   AbandonedRuns abandoned_;
   std::vector<Completion*> sent_;     ///< Completed in the next poll.
-  std::vector<OpenSend> open_sends_;  ///< Completed when they are received.
-  std::vector<Receipt> receipts_;     ///< Swapped in the same way as `letters_`.
+  std::vector<OpenSend> open_sends_;  ///< Completed on receipt.
+  std::vector<Receipt> receipts_;     ///< Swapped with the mailbox, like `letters_`.
   std::vector<Letter> letters_;  ///< Swapped with the mailbox, so that both keep their capacity.
   std::vector<ControlFrame> control_arrived_;
   std::deque<ControlFrame> control_;

@@ -4,7 +4,7 @@
 
 namespace kolo::test {
 
-/// The engine of a job in the form that a `ProgressEngine` takes, without groups.
+/// Wraps the engine of a job without groups as the `Engines` that a `ProgressEngine` needs.
 class LoneEngine {
  public:
   LoneEngine(Engine& engine, Transport& transport, const ProcessGrid& grid, EngineClocks clocks,

@@ -13,7 +13,7 @@
 
 namespace kolo {
 
-/// A store of values shared by the ranks of a job that are threads of this process. Threads: any.
+/// A key-value store for a job whose ranks are threads of this process. Threads: any.
 class MemoryStore final : public KeyValueStore {
  public:
   void set(const std::string& key, const std::string& value) override {
@@ -37,7 +37,7 @@ class MemoryStore final : public KeyValueStore {
   std::map<std::string, std::string> values_ KOLO_GUARDED_BY(mutex_);
 };
 
-/// One rank's view of a store that all ranks share.
+/// A rank's handle of a store that all ranks share.
 class SharedStore final : public KeyValueStore {
  public:
   explicit SharedStore(std::shared_ptr<KeyValueStore> store) : store_(std::move(store)) {}
@@ -48,10 +48,10 @@ class SharedStore final : public KeyValueStore {
   }
 
  private:
-  const std::shared_ptr<KeyValueStore> store_;  // shared, because the ranks end in any order
+  const std::shared_ptr<KeyValueStore> store_;  // the ranks end in any order
 };
 
-/// Rendezvous endpoints, by rank, of a job whose ranks are threads of this process.
+/// Makes rendezvous endpoints, indexed by rank, for a job whose ranks are threads of this process.
 inline std::vector<std::unique_ptr<Rendezvous>> make_memory_rendezvous(
     int size, std::chrono::milliseconds timeout) {
   const auto store = std::make_shared<MemoryStore>();

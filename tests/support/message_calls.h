@@ -14,7 +14,7 @@
 
 namespace kolo::test {
 
-/// A message of a rank of an `EngineJob`, and its outcome.
+/// A message of one rank of an `EngineJob`, with its outcome.
 class CalledMessage final : public Message {
  public:
   CalledMessage(Kind with_kind, BufferView with_buffer, int with_peer, std::uint64_t with_tag) {
@@ -36,10 +36,10 @@ class CalledMessage final : public Message {
   std::optional<ErrorCode> code() const {
     return error_ ? std::optional(error_->code) : std::nullopt;
   }
-  /// Text of the error; empty without one.
+  /// Returns the text of the error, or an empty string.
   std::string text() const { return error_ ? error_->to_string() : std::string(); }
 
-  bool awaited = true;  ///< Whether a thread waits for it.
+  bool awaited = true;  ///< Whether a thread waits for the message.
 
  private:
   bool is_over_ = false;
@@ -59,7 +59,7 @@ inline std::shared_ptr<CalledMessage> call(EngineJob& job, int rank, Message::Ki
   return submitted(job, rank, std::make_shared<CalledMessage>(kind, buffer, peer, tag));
 }
 
-/// A grouped message.
+/// Submits a grouped message.
 inline std::shared_ptr<CalledMessage> call(EngineJob& job, int rank, Message::Kind kind,
                                            const std::vector<BufferView>& tensors, int peer,
                                            std::uint64_t tag) {

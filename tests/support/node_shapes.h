@@ -7,8 +7,7 @@
 
 namespace kolo::test {
 
-/// Calls `visit` with every distribution of `ranks` ranks over nodes, node sizes in descending
-/// order.
+/// Calls `visit` with the descending node sizes of every division of `ranks` ranks into nodes.
 inline void for_each_node_shape(int ranks,
                                 const std::function<void(const std::vector<int>&)>& visit) {
   std::vector<int> sizes;
@@ -23,14 +22,14 @@ inline void for_each_node_shape(int ranks,
   extend(ranks, ranks);
 }
 
-/// "nodes 2 1 1".
+/// Returns a text such as "nodes 2 1 1".
 inline std::string shape_text(const std::vector<int>& sizes) {
   std::string text = "nodes";
   for (int size : sizes) text += " " + std::to_string(size);
   return text;
 }
 
-/// As the name of a parametrised test.
+/// Returns the algorithm as part of the name of a parametrised test.
 inline std::string test_name(std::string algorithm) {
   std::ranges::replace_if(
       algorithm, [](char c) { return c == ':' || c == ','; }, '_');

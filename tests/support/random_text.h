@@ -9,14 +9,14 @@
 
 namespace kolo::test {
 
-/// Random texts that the parser of a grammar sometimes accepts: sequences of the grammar's words
-/// with random damage. Equal seeds give equal texts.
+/// Generates random texts that the parser of a grammar sometimes accepts: sequences of words of the
+/// grammar with random damage. Equal seeds give equal texts.
 class RandomText {
  public:
   RandomText(std::uint64_t seed, std::vector<std::string> words)
       : random_(seed), words_(std::move(words)) {}
 
-  /// Also damages texts from `whole`, so that some results are nearly right.
+  /// Half of the texts are damaged texts from `whole`, which are nearly right.
   std::string next(const std::vector<std::string>& whole = {}) {
     std::string text;
     if (!whole.empty() && random_() % 2 == 0) {

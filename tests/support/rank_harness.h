@@ -13,10 +13,10 @@
 
 namespace kolo::test {
 
-/// Thrown in a waiting rank after another rank has failed; ends the wait silently.
+/// Thrown in a waiting rank when another rank has failed. It ends the wait without a report.
 struct RankReleased {};
 
-/// The interface of a run for the body of one rank.
+/// Gives the function of one rank its rank, and polls for it.
 class RankRun {
  public:
   RankRun(int rank, int world_size, const std::atomic<bool>& failed)
@@ -25,8 +25,8 @@ class RankRun {
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
 
-  /// Calls `poll` until `done` holds. Throws if another rank has failed or half a minute has
-  /// passed, so no test hangs.
+  /// Calls `poll` until `done` returns true. Throws if another rank has failed or 30 seconds have
+  /// passed, so that no test hangs.
   template <typename Poll, typename Done>
   void poll_until(Poll&& poll, Done&& done) const {
     const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
@@ -47,9 +47,9 @@ class RankRun {
   const std::atomic<bool>& failed_;
 };
 
-/// Runs `body` as `world_size` ranks, each on its own thread, and joins them. Errors:
-/// std::runtime_error naming the first rank that threw and its reason; the other ranks are released
-/// from their waits.
+/// Runs `body` as `world_size` ranks, each on a thread, and joins the threads. Errors:
+/// std::runtime_error naming the first rank that threw and its reason; the other ranks stop
+/// waiting.
 inline void run_ranks(int world_size, const std::function<void(const RankRun&)>& body) {
   std::atomic<bool> failed{false};
   Mutex mutex;

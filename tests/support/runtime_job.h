@@ -17,8 +17,8 @@
 
 namespace kolo::test {
 
-/// One job of complete runtimes, one per thread, in one process: engine threads, shared memory and
-/// user threads are as in a real job, and visible to the sanitizers.
+/// One job of complete runtimes in one process, with one thread per rank. Engine threads, shared
+/// memory and user threads are as in a real job, and sanitizers see them.
 class RuntimeJob {
  public:
   RuntimeJob(int ranks, Options options)
@@ -26,14 +26,14 @@ class RuntimeJob {
         endpoints_(make_memory_rendezvous(ranks, std::chrono::seconds(60))) {}
 
   int size() const { return static_cast<int>(endpoints_.size()); }
-  /// The options of this job, to be modified for `join`.
+  /// Returns the options of this job. A copy can be changed and passed to `join`.
   const Options& options() const { return options_; }
-  /// The runtime of a rank, which joins once.
+  /// Starts the runtime of a rank. Called once per rank.
   Runtime join(int rank) { return join(rank, options_); }
   Runtime join(int rank, Options options) {
     return Runtime(std::move(endpoints_[static_cast<std::size_t>(rank)]), std::move(options));
   }
-  /// Calls `body` on every rank, with a runtime that ends after the call.
+  /// Calls `body` on every rank with a runtime, which ends after the call.
   void run(const std::function<void(Runtime&)>& body) {
     run_ranks(size(), [&](const RankRun& run) {
       Runtime runtime = join(run.rank());
@@ -46,18 +46,18 @@ class RuntimeJob {
   std::vector<std::unique_ptr<Rendezvous>> endpoints_;
 };
 
-/// Throws, which ends the run of this rank, unless the condition holds.
+/// Throws std::runtime_error if the condition is false, which ends the run of this rank.
 inline void require(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error(what);
 }
 
-/// Returns once all ranks have called it, whatever the state of their job.
+/// Blocks until all ranks have called it. It works in any state of the job.
 inline void meet(const RankRun& run, std::atomic<int>& arrived) {
   ++arrived;
   run.poll_until([] { return false; }, [&] { return arrived == run.world_size(); });
 }
 
-/// One text per rank, written by its threads.
+/// One text for each rank. Threads: any for `set`.
 class Texts {
  public:
   explicit Texts(int ranks) : texts_(static_cast<std::size_t>(ranks)) {}

@@ -9,11 +9,11 @@
 
 namespace kolo::test {
 
-/// A step, identified by rank and index.
+/// Identifies a step by its rank and index.
 using StepPlace = std::pair<int, StepId>;
 
-/// The direct predecessors of `step` of `rank`: by dependencies, messages, flags and matching
-/// native steps.
+/// Returns the steps that must complete just before `where`: its dependencies, the peer's step for
+/// its message or flag, and the dependencies of the matching native steps of other ranks.
 inline std::vector<StepPlace> directly_before(const std::vector<Schedule>& schedules,
                                               const ProcessGrid& grid, StepPlace where) {
   const int rank = where.first;
@@ -44,8 +44,8 @@ inline std::vector<StepPlace> directly_before(const std::vector<Schedule>& sched
   return before;
 }
 
-/// True if `from` is complete before `to` starts: a search by definition, which shares no code with
-/// the verifier.
+/// Returns whether `from` always completes before `to` starts. The search follows the definition
+/// and shares no code with the verifier.
 inline bool ordered(const std::vector<Schedule>& schedules, const ProcessGrid& grid, StepPlace from,
                     StepPlace to) {
   std::vector<StepPlace> open{to};

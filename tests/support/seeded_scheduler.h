@@ -10,8 +10,8 @@
 
 namespace kolo::test {
 
-/// Produces arbitrary interleavings of ranks that share one thread. Each step polls one rank,
-/// picked by a seeded generator, so equal seeds give equal runs.
+/// Makes arbitrary interleavings of ranks that share one thread. Each step polls one rank, drawn by
+/// a seeded generator, so equal seeds give equal runs.
 class SeededScheduler {
  public:
   using Pollable = std::function<bool()>;
@@ -19,8 +19,8 @@ class SeededScheduler {
   SeededScheduler(std::uint64_t seed, std::vector<Pollable> pollables)
       : seed_(seed), generator_(seed), pollables_(std::move(pollables)) {}
 
-  /// Polls until `done` holds; returns the number of steps. Errors: std::runtime_error naming the
-  /// seed if `step_limit` steps were not enough.
+  /// Polls until `done` returns true; returns the number of polls. Errors: std::runtime_error
+  /// naming the seed after `step_limit` polls.
   std::size_t run_until(const std::function<bool()>& done, std::size_t step_limit = 1'000'000) {
     std::size_t steps = 0;
     for (; !done(); ++steps) {

@@ -7,7 +7,7 @@
 
 namespace kolo::test {
 
-/// Every instruction set of this machine for which Highway has compiled kernels.
+/// Returns all instruction sets of this machine for which Highway has compiled kernels.
 inline std::vector<std::int64_t> simd_targets() {
   std::vector<std::int64_t> result;
   const std::int64_t usable = (hwy::SupportedTargets() & HWY_TARGETS) | HWY_STATIC_TARGET;
@@ -15,7 +15,7 @@ inline std::vector<std::int64_t> simd_targets() {
   return result;
 }
 
-/// Makes the kernels use one instruction set.
+/// Makes the kernels use one instruction set during the lifetime of this object.
 class ScopedSimdTarget {
  public:
   explicit ScopedSimdTarget(std::int64_t target) { hwy::GetChosenTarget().Update(target); }

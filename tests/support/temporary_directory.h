@@ -18,7 +18,7 @@ namespace kolo::test {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// A directory for one test, removed with its contents.
+/// A directory for one test. The destructor removes it with its contents.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
@@ -51,7 +51,8 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-/// During its lifetime, no file of this process can grow beyond `bytes`, as if the disk were full.
+/// During the lifetime of this object, no file of this process can grow beyond `bytes`. This
+/// emulates a full disk.
 class FullDisk {
  public:
   explicit FullDisk(std::size_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

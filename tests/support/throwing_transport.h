@@ -18,15 +18,15 @@
 
 namespace kolo::test {
 
-/// Called before each call of a transport; `pass` may throw or block.
+/// Its `pass` is called before each call of a transport, and may throw or block.
 class CallHook {
  public:
   virtual ~CallHook() = default;
   virtual void pass(const char* call) = 0;
 };
 
-/// Blocks calls of one name while it is shut, like a system or library call that does not return.
-/// Threads: any.
+/// Blocks calls of one function while it is shut, like a system or library call that does not
+/// return. Threads: any.
 class CallGate final : public CallHook {
  public:
   explicit CallGate(std::string call) : call_(std::move(call)) {}
@@ -41,7 +41,7 @@ class CallGate final : public CallHook {
   }
   void shut() { set(true); }
   void open() { set(false); }
-  /// Returns once a call is blocked.
+  /// Blocks until a call is blocked in `pass`.
   void await_call() {
     MutexLock lock(mutex_);
     changed_.wait(lock, [this]() KOLO_REQUIRES(mutex_) { return holds_; });
@@ -63,8 +63,8 @@ class CallGate final : public CallHook {
   bool holds_ KOLO_GUARDED_BY(mutex_) = false;
 };
 
-/// Throws at one of the calls: in turn an exception of the standard library, a KoloError, and an
-/// object that is not derived from an exception class.
+/// Throws at the `at`-th call. Depending on `at`, it throws a std::runtime_error, a KoloError, or
+/// an int, which is not derived from an exception class.
 class CallFault final : public CallHook {
  public:
   static constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
@@ -78,7 +78,7 @@ class CallFault final : public CallHook {
     if (at_ % 3 == 1) throw KoloError({.code = ErrorCode::kInternal, .what = text});
     throw static_cast<int>(at_);
   }
-  /// Number of calls so far.
+  /// Returns the number of calls so far.
   std::size_t calls() const { return calls_; }
   bool has_thrown() const { return has_thrown_; }
   /// Stops throwing. Threads: any.
@@ -91,13 +91,13 @@ class CallFault final : public CallHook {
   std::atomic<bool> is_over_{false};
 };
 
-/// A transport whose calls, except `ring` and constant properties, may throw or block before they
-/// do anything, and whose messages may be changed on their way out.
+/// A transport that passes its calls through a `CallHook`, which may throw or block. `ring` and
+/// constant properties bypass the hook. `change`, if given, alters the messages that are sent.
 class ThrowingTransport final : public ForwardingTransport {
  public:
   using Change = std::function<void(std::vector<std::byte>&)>;
 
-  /// `hook` outlives it. With a `change`, the transport below must copy what it sends.
+  /// `hook` outlives this object. With a `change`, the wrapped transport must copy what it sends.
   ThrowingTransport(std::unique_ptr<Transport> transport, CallHook& hook, Change change = {})
       : ForwardingTransport(*transport),
         transport_(std::move(transport)),

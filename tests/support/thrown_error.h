@@ -6,7 +6,7 @@
 
 namespace kolo::test {
 
-/// The KoloError that a call throws; if it throws none, the test fails.
+/// Returns the KoloError that a call throws. If the call throws none, the test fails.
 template <typename Call>
 Error thrown_error(const Call& call) {
   try {

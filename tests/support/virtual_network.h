@@ -17,16 +17,16 @@
 
 namespace kolo::test {
 
-/// A link that is rate-limited by a token bucket, in each direction.
+/// A full-duplex link. A token bucket limits the rate of each direction.
 struct VirtualLink {
   double bytes_per_us = 100;
-  double burst_bytes = 0;  ///< Tokens saved up while idle; such bytes pass at once.
-  double latency_us = 20;  ///< Base latency; each message takes up to twice that, at random.
+  double burst_bytes = 0;  ///< Bytes that the bucket saves up while idle; they pass at once.
+  double latency_us = 20;  ///< Least latency. Each message takes up to twice that, at random.
 };
 
-/// Messages between blocking ranks in virtual time. Time stands still while any rank has work, and
-/// jumps to the next arrival when all ranks wait. One rank runs at a time, round-robin, so equal
-/// seeds give equal runs. Each rank has its own thread and link.
+/// Passes messages between blocking ranks in virtual time. Time does not advance while any rank has
+/// work, and jumps to the next delivery when all ranks wait. Each rank has a thread and a link. The
+/// threads run one at a time, round-robin, so equal seeds give equal runs.
 class VirtualNetwork final : public Clock {
  public:
   VirtualNetwork(std::vector<VirtualLink> links, std::uint64_t seed)
@@ -56,13 +56,12 @@ class VirtualNetwork final : public Clock {
   struct Port {
     std::map<Place, Message> coming;
     std::map<Place, Receive> posted;
-    double out_us = 0, in_us = 0;        // time of the last update of the direction's bucket
-    double out_bytes = 0, in_bytes = 0;  // tokens at that time; negative while the direction is
-                                         // busy
+    double out_us = 0, in_us = 0;        // time of the last update of the direction's token bucket
+    double out_bytes = 0, in_bytes = 0;  // tokens at that time; negative while it is busy
     bool left = false;
   };
 
-  /// The time at which `bytes` that arrive at `at_us` have passed one direction of a link.
+  /// Returns the time at which `bytes` that enter a direction of a link at `at_us` have passed it.
   static double pass(const VirtualLink& link, double& since_us, double& saved, double at_us,
                      double bytes) {
     const double rested = std::max(0.0, at_us - since_us);
@@ -84,7 +83,7 @@ class VirtualNetwork final : public Clock {
     target.coming[{from, tag}] = {come_us + way_us, {bytes.begin(), bytes.end()}};
   }
 
-  /// Delivers arrived messages to `rank`. Returns true if there were any.
+  /// Delivers the messages that are due to `rank`. Returns true if there were any.
   bool deliver(int rank) KOLO_REQUIRES(mutex_) {
     Port& port = ports_[static_cast<std::size_t>(rank)];
     bool any = false;
@@ -118,7 +117,7 @@ class VirtualNetwork final : public Clock {
     turned_.notify_all();
   }
 
-  /// When all ranks wait, moves time to the next arrival.
+  /// Advances time to the next delivery. Called when all ranks wait.
   void move_on() KOLO_REQUIRES(mutex_) {
     double next_us = -1;
     for (const Port& port : ports_) {
@@ -142,7 +141,7 @@ class VirtualNetwork final : public Clock {
   double us_ KOLO_GUARDED_BY(mutex_) = 0;
 };
 
-/// The endpoint of one rank. A poll that finds nothing lets the other ranks run.
+/// The transport of one rank. A poll that delivers nothing lets the other ranks run.
 class VirtualNetwork::End final : public MessageTransport {
  public:
   End(VirtualNetwork& network, int rank) : network_(network), rank_(rank) {

@@ -15,9 +15,9 @@
 namespace kolo {
 namespace {
 
-/// hwloc unloads libpciaccess after each discovery, and loses the only pointer to memory that the
-/// library allocates once per process, which LeakSanitizer would report. Holding the library keeps
-/// it loaded.
+/// hwloc unloads libpciaccess after each discovery. The only pointer to memory that the library
+/// allocates once per process is then lost, which LeakSanitizer would report. This object keeps the
+/// library loaded.
 class PciAccessStaysLoaded : public testing::Environment {
  public:
   void SetUp() override { ::dlopen("libpciaccess.so.0", RTLD_LAZY); }
@@ -29,7 +29,7 @@ class PciAccessStaysLoaded : public testing::Environment {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A network card as the kernel presents it, in a folder of its own.
+/// Writes a network card as the kernel presents it, in a separate folder.
 void write_card(const std::filesystem::path& cards, const std::string& name, const char* state,
                 const char* speed, bool is_device = true) {
   std::filesystem::create_directories(cards / name);
@@ -67,8 +67,8 @@ TEST(Discovery, SeesThisMachine) {
   EXPECT_EQ(pus, machine.pus);
 }
 
-// A machine of two sockets with a GPU and an InfiniBand card near the second socket, a network card
-// near the first, and a disk controller.
+// The machine has two sockets, with a GPU and an InfiniBand card near the second socket, a network
+// card near the first, and a disk controller.
 TEST(Discovery, FindsDevicesAndWhereTheySit) {
   const HardwareSnapshot machine = hardware_from_file(KOLO_TEST_DATA "/two_sockets.xml");
   EXPECT_EQ(machine.host_name, "example");
@@ -131,7 +131,7 @@ constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 
 class Cache : public testing::Test {
  protected:
-  /// The kernel's description of cache number `index`.
+  /// Writes the kernel's description of cache number `index`.
   void add(int index, const std::string& size, const std::string& threads = "") {
     const std::string folder = "cache/index" + std::to_string(index);
     directory_.write(folder + "/size", size + "\n");

@@ -1,5 +1,5 @@
-// A library with the functions that Nvml uses, answering as the driver would on a machine with two
-// GPUs: three links between them, one that is down, one to a switch.
+// A library with the functions that Nvml uses. It answers like the driver of a machine with two
+// GPUs: three links between them, one that is down, and one to a switch.
 
 #include <cstdio>
 #include <cstring>

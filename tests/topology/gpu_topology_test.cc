@@ -16,7 +16,7 @@ using testing::ElementsAre;
 
 std::size_t place(int index) { return static_cast<std::size_t>(index); }
 
-/// GPUs that reach each other over PCIe, with peer access, until links are added.
+/// Returns GPUs that reach each other over PCIe, with peer access, until links are added.
 GpuInventory gpus_on_pcie(int count) {
   GpuInventory inventory;
   for (int i = 0; i < count; ++i) {
@@ -26,7 +26,7 @@ GpuInventory gpus_on_pcie(int count) {
   return inventory;
 }
 
-/// Two sockets, each with the host bridge of half of the GPUs; one switch per GPU pair.
+/// Returns two sockets, each with the host bridge of half of the GPUs, and one switch per GPU pair.
 HardwareSnapshot two_sockets(int gpus, int cards_per_switch) {
   HardwareSnapshot hardware;
   hardware.numa_nodes = {{.os_index = 0, .cpus = "0-31"}, {.os_index = 1, .cpus = "32-63"}};

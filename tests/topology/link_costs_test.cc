@@ -52,7 +52,7 @@ TEST(LinkCosts, StagingFollowsTheLatencyOfADeviceUnlessNamed) {
 }
 
 TEST(LinkCosts, TextReadsBackAsTheSame) {
-  // Every key gets a different value, difficult ones first.
+  // Every key gets a different value, difficult values first.
   std::vector<double> values{0, 1.0 / 3, 1e-9, 12345.678, 1e15};
   std::string text, key_values = to_string(LinkCosts{});
   for (std::size_t i = 0; !key_values.empty(); ++i) {
@@ -79,7 +79,7 @@ TEST(LinkCosts, PacksPastTheCacheOnlyWhereThatIsClearlyFaster) {
   const auto past_cache = [](const char* text) {
     return parse_link_costs(text).memory.packs_past_cache();
   };
-  // Cores that share a cache, and two cores that do not.
+  // These are costs of cores that share a cache, and of two cores that do not.
   EXPECT_FALSE(past_cache("memory_packed_bytes_per_us=23600,memory_streamed_bytes_per_us=20900"));
   EXPECT_TRUE(past_cache("memory_packed_bytes_per_us=3400,memory_streamed_bytes_per_us=19000"));
   EXPECT_FALSE(past_cache("memory_packed_bytes_per_us=20000,memory_streamed_bytes_per_us=22000"));

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-/// Times as on a shared machine: a little jitter, and occasional interruptions.
+/// Makes times as on a shared machine, with a little jitter and occasional interruptions.
 class Noise {
  public:
   explicit Noise(std::uint64_t seed) : random_(seed) {}
@@ -58,8 +58,8 @@ MemorySamples memory_samples(const MemoryCost& truth, int ranks_of_node, Noise n
   return samples;
 }
 
-/// A stream of `count` messages of 64 KiB over a link with a token bucket, whose line rate is 20
-/// times the rate once the bucket is empty.
+/// Returns a stream of `count` messages of 64 KiB over a link with a token bucket. The line rate is
+/// 20 times the rate after the bucket is empty.
 NetworkSamples::Stream stream_over(const NetworkCost& truth, int count, Noise& noise) {
   NetworkSamples::Stream stream{.node = 1};
   for (int i = 1; i <= count; ++i) {
@@ -125,14 +125,14 @@ TEST(LinkFit, FindsTheCostsOfANetworkThroughNoise) {
       const double one_way_us = truth.latency_us + 2 * truth.message_us;
       EXPECT_NEAR((fit.latency_us + 2 * fit.message_us) / one_way_us, 1, 0.05);
       EXPECT_NEAR(fit.bytes_per_us / truth.bytes_per_us, 1, 0.05);
-      // A difference of two noisy times.
+      // This is a difference of two noisy times.
       EXPECT_NEAR(fit.message_us, truth.message_us, 0.04 * (2 * one_way_us / 16 + 1));
       EXPECT_NEAR(fit.burst_bytes, truth.burst_bytes, 0.05 * truth.burst_bytes);
     }
   }
 }
 
-/// Adds pauses of some milliseconds to a number of 100 samples, like programs on the same cores.
+/// Adds pauses of some milliseconds to `of_100` of 100 samples, like programs on the same cores.
 void disturb(std::vector<double>& times_us, unsigned of_100, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   for (double& us : times_us) {
@@ -182,7 +182,7 @@ TEST(LinkFit, SamplesOfABusyMachineDisagree) {
   }
 }
 
-// A single, interrupted pass over a large set.
+// A single pass over a large set was interrupted.
 TEST(LinkFit, ASecondMeasurementConfirmsRatesUnlessOneWasDisturbed) {
   LinkCosts idle;
   const LinkCosts defaults;
@@ -223,7 +223,7 @@ TEST(LinkFit, ANodeIsAsFastAsTheFastestStreamOverItsLink) {
     }
     return result;
   };
-  // Links of 120, 12, 120, 60: each pair reaches the rate of the slower link.
+  // Links have rates of 120, 12, 120 and 60. Each pair reaches the rate of the slower link.
   const std::vector<NetworkSamples> by_node = {
       samples({{1, 12}, {2, 120}, {3, 60}}), samples({{3, 12}, {2, 12}}), samples({{3, 60}}), {}};
   std::vector<MeasuredCosts> measured;
@@ -237,14 +237,14 @@ TEST(LinkFit, ANodeIsAsFastAsTheFastestStreamOverItsLink) {
   for (std::size_t node = 0; node < 4; ++node) {
     EXPECT_NEAR(costs.node_rates[node] / truth[node], 1, 0.05);
   }
-  // Links that differ only by noise count as alike.
+  // Links that differ only by noise count as equal.
   measured = {{.memory = {}, .network = {}, .node_rates = {118, 110}}, {}};
   EXPECT_TRUE(combine_costs(measured, ProcessGrid::with_node_sizes({1, 1})).node_rates.empty());
 }
 
-/// The stream as one sees it whose receiver is kept from its core from `begin` to `end`, parts of
-/// the whole: what waited comes at once when it is back, and all else so much later as the link's
-/// bucket does not make up for.
+/// Changes the times of a stream as if the receiver lost its core from `begin` to `end`, as shares
+/// of the whole. Data that waited is received at `end`. All later data is delayed by the time for
+/// which the link's token bucket does not compensate.
 void pause(NetworkSamples::Stream& stream, const NetworkCost& truth, double begin, double end) {
   const double all_us = stream.arrivals.back().us, begin_us = begin * all_us, end_us = end * all_us;
   const double late_us = std::max(0.0, end_us - begin_us - truth.burst_bytes / truth.bytes_per_us);
@@ -253,7 +253,7 @@ void pause(NetworkSamples::Stream& stream, const NetworkCost& truth, double begi
   }
 }
 
-// A burst of a rate-limited link looks like a fast link if nothing follows.
+// A burst of a rate-limited link looks like a fast link if the stream ends with it.
 TEST(LinkFit, AStreamThatWasCutShortMakesNoNodeFaster) {
   const NetworkCost truth{.latency_us = 20, .bytes_per_us = 118, .burst_bytes = 1 << 18};
   Noise noise(7);
@@ -267,8 +267,8 @@ TEST(LinkFit, AStreamThatWasCutShortMakesNoNodeFaster) {
   EXPECT_NEAR(fit_node_rates(samples, 0, 2)[1], 118, 4);
 }
 
-// A receiver that was away takes what waited twice as fast as the link brings it: most of all
-// parts.
+// A receiver that paused reads the waiting data twice as fast as the link delivers it, which is
+// most of the stream.
 TEST(LinkFit, AStreamThatMostlyPausedMakesNoLinkFaster) {
   const NetworkCost truth{.latency_us = 20, .bytes_per_us = 118, .burst_bytes = 1 << 18};
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
@@ -289,7 +289,7 @@ TEST(LinkFit, AStreamThatMostlyPausedMakesNoLinkFaster) {
 }
 
 TEST(LinkFit, APauseInAStreamChangesNeitherRateNorBurst) {
-  // A stream of about 28 ms.
+  // The stream takes about 28 ms.
   for (const NetworkCost& truth :
        {NetworkCost{.latency_us = 20, .bytes_per_us = 118, .burst_bytes = 1 << 18},
         NetworkCost{.latency_us = 20, .bytes_per_us = 118}}) {
@@ -311,7 +311,7 @@ TEST(LinkFit, APauseInAStreamChangesNeitherRateNorBurst) {
   }
 }
 
-// Of 40 streams between two hosts two began with a pause of 0.9 ms.
+// Two of 40 streams between two hosts began with a pause of 0.9 ms.
 TEST(LinkFit, AnEarlyPauseDoesNotHideABurst) {
   const NetworkCost shaped{.latency_us = 20, .bytes_per_us = 118, .burst_bytes = 300'000};
   const NetworkCost even{.latency_us = 20, .bytes_per_us = 118};
@@ -325,14 +325,14 @@ TEST(LinkFit, AnEarlyPauseDoesNotHideABurst) {
         return fit_network({.round_trips_us = {52}, .bursts_us = {}, .streams = streams});
       };
       EXPECT_NEAR(fit({late}).burst_bytes, truth.burst_bytes, 0.2 * truth.burst_bytes);
-      // The stream with the largest burst counts.
+      // The stream with the largest burst determines the result.
       const NetworkSamples::Stream saw_none = stream_over(even, 55, noise);
       EXPECT_EQ(fit({saw_none, late}).burst_bytes, fit({late}).burst_bytes);
     }
   }
 }
 
-// A pause makes most of a short stream slow, and what came before it look like a burst.
+// A pause makes most of a short stream slow, so the data before it looks like a burst.
 TEST(LinkFit, AStreamThatWasCutShortHasNoBurst) {
   Noise noise(7);
   const NetworkSamples::Stream whole =
@@ -345,8 +345,8 @@ TEST(LinkFit, AStreamThatWasCutShortHasNoBurst) {
 }
 
 TEST(LinkFit, NonsenseStaysUsable) {
-  // A larger working set that seems faster, peers' lines that seem faster than own ones, bursts and
-  // large messages that take no time.
+  // The samples contradict each other: a larger working set seems faster, peers' cache lines seem
+  // faster than own ones, and bursts and large messages take no time.
   MemorySamples memory{.trips_us = {0}, .ranks = 2};
   memory.own_passes = {{kMiB, 100, 10}, {64 * kMiB, 100, 1}};
   memory.gathers = {{100, 0.001}};

@@ -32,7 +32,7 @@ TEST(NodeShares, FollowTheRatesAndLeaveOutTheSlow) {
   EXPECT_THAT(node_shares(with_rates({200, 100, 200}), 3), ElementsAre(near(0.5), 0, near(0.5)));
   EXPECT_THAT(node_shares(with_rates({100, 100, 100}), 3),
               ElementsAre(near(1. / 3), near(1. / 3), near(1. / 3)));
-  // All finish together: 1.6 buckets on the fast links, 1.2 on the slow one.
+  // All finish at the same time: 1.6 buckets on the fast links, 1.2 on the slow one.
   EXPECT_THAT(node_shares(with_rates({100, 100, 100, 75}), 4),
               ElementsAre(near(0.3), near(0.3), near(0.3), near(0.1)));
   EXPECT_THAT(node_shares(with_rates({200, 0, 200}), 3), ElementsAre(near(0.5), 0, near(0.5)));

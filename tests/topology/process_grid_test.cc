@@ -14,7 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 
-/// Checks properties of any grid made from these ids.
+/// Checks properties of a grid made from any ids.
 void expect_consistent(const std::vector<std::string>& ids) {
   const ProcessGrid grid(ids);
   const int world_size = static_cast<int>(ids.size());

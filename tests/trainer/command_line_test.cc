@@ -51,7 +51,7 @@ TEST(CommandLineTest, ModelDecidesDefaultsAndOptionsOverrideThem) {
   EXPECT_EQ(changed.lr, 0.5f);
 }
 
-// No changed option is silently ignored; a value equal to the default changes nothing.
+// No changed option is silently ignored. A value equal to the default changes nothing.
 TEST(CommandLineTest, AnOptionThatNothingInTheJobReadsIsAUsageError) {
   const std::vector<std::vector<const char*>> ignored = {
       {"--model", "lenet", "--dropout", "0.5"},
@@ -266,7 +266,7 @@ TEST(ConfigOptionTest, EachHasAFieldOfItsOwnWhichRanksAndRunsCompareAsItsRowSays
   }
 }
 
-/// The numbers just outside the range, and values that are not numbers.
+/// Returns the numbers just outside the range, and values that are not numbers.
 template <typename T>
 std::vector<double> outside(const ConfigRange& range) {
   constexpr bool kIsFloat = std::is_floating_point_v<T> || std::is_same_v<T, std::optional<double>>;
@@ -308,7 +308,7 @@ TEST(ConfigOptionTest, WhatAnOptionDoesNotTakeIsAnErrorThatNamesIt) {
   EXPECT_GT(seen, 30u);
 }
 
-// Includes a hash of the vocabularies, which are not an option, and dtype names in one form.
+// The settings include a hash of the vocabularies, which are no option, and normalized dtype names.
 TEST(ConfigTest, CommonSettingsCompareWhatTextsStandFor) {
   const Config config = gpt_config();
   Config other = config;
@@ -328,7 +328,8 @@ TEST(ConfigTest, TheLearningRateFollowsTheRanksIfAsked) {
   EXPECT_EQ(peak_lr(config, 4), 1.0f);
 }
 
-// 600 steps of two ranks with 16 samples in each of two passes: three tenths of those samples.
+// Training has 600 steps of two ranks with 16 samples in each of two passes. An evaluation reads
+// three tenths of those samples.
 TEST(ConfigTest, EvaluationsTakeATenthOfTheTimeOfTraining) {
   Config config = default_config(built_in_catalog(), "gpt");
   config.batch = 16;

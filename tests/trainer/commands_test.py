@@ -1,6 +1,7 @@
 #!/usr/bin/env -S python3 -B
-"""The subcommands of kolo-train: evaluate, generate, export and average read the checkpoints and weights of finished
-runs; tokenize makes tokens that a model learns, whose weights then work without the data.
+"""Tests the subcommands of kolo-train. evaluate, generate, export and average read checkpoints and
+weights of finished runs. tokenize makes tokens for training; the weights then work without the
+data.
 
 Called as `commands_test.py KOLO_TRAIN`.
 """
@@ -111,7 +112,8 @@ class Commands(unittest.TestCase):
         result = self.folder / "lost.json"
 
         def on_full_disk(*options):
-            """Runs a command on a disk of 64 KiB; returns status, output, errors and the files left."""
+            """Runs a command on a disk of 64 KiB; returns status, output, errors and the
+            remaining files."""
             script = 'mount -t tmpfs -o size=64k tmpfs "$0" && { "$@" && status=0 || status=$?; cd "$0" && find . >&3; exit $status; }'
             with tempfile.TemporaryFile("w+") as left:
                 command = ["unshare", "--map-root-user", "--mount", "bash", "-c", f"exec 3<>/dev/fd/{left.fileno()}; {script}"]
@@ -166,7 +168,7 @@ class Tokens(unittest.TestCase):
         cls.run_folder = cls.folder / "run"
         cls.export = cls.folder / "weights.safetensors"
         cls.result = cls.folder / "result.json"
-        # Training reads a copy of the data, which no longer exists when the run is used.
+        # Training reads a copy of the data, which is deleted before the run is used.
         data = shutil.copytree(cls.tokens, cls.folder / "copy")
         cls.trained = call("--data", data, *SHAPE, "--steps", 40, "--run", cls.run_folder, "--export", cls.export,
                            "--json", cls.result, "--sample", 40)
@@ -190,7 +192,7 @@ class Tokens(unittest.TestCase):
 
     def test_the_summary_has_bits_per_byte(self):
         summary = json.loads(self.result.read_text())
-        # A token stands for more than two bytes, and one bit is log 2 nats.
+        # A token represents more than two bytes, and one bit is log 2 nats.
         self.assertLess(summary["eval_bits_per_byte"], summary["eval_loss"] / math.log(2) / 2)
         self.assertRegex(self.trained.splitlines()[-1], r", \d\.\d+ bits per byte, ")
 
@@ -205,8 +207,8 @@ class Tokens(unittest.TestCase):
         ours = self.evaluation(*SHAPE, "--weights", self.export, "--data", self.tokens)
         self.assertEqual(ours["eval_loss"], json.loads(self.result.read_text())["eval_loss"])
         text = self.evaluation(*SHAPE, "--weights", self.export, "--data", self.text)
-        # Two files of tokens have other windows than the whole text. The bound is the noise of a
-        # trained model: a tenth of a bit.
+        # Two files of tokens have other windows than the whole text. The bound, a tenth of a bit,
+        # is the noise of a trained model.
         self.assertAlmostEqual(text["eval_bits_per_byte"], ours["eval_bits_per_byte"], delta=0.1)
         error = call("evaluate", *SHAPE, "--weights", self.export, "--data", self.other_tokens(), status=65)
         self.assertIn("its tokens were made with another tokenizer", error)
@@ -243,7 +245,7 @@ class Tokens(unittest.TestCase):
         found = self.evaluation(*options, "--data", second, "--weights", weights)
         self.assertEqual(found["eval_accuracy"], 1.0)
         self.assertIsNone(found["eval_bits_per_byte"])
-        # A new model reads texts with the vocabulary stored with weights or a run.
+        # A new model reads texts with the vocabulary that is stored with weights or a run.
         runs = self.folder / "by-weights", self.folder / "by-run"
         for place, run in ((weights, runs[0]), (runs[0], runs[1])):
             call(*options, "--data", second, "--tokenizer", place, "--steps", 1, "--run", run)

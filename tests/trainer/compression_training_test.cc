@@ -1,4 +1,4 @@
-// Whole jobs on small data with compressed gradients: the short form of scripts/accuracy-table.
+// Whole jobs on small data with compressed gradients, as in scripts/accuracy-table but shorter.
 // Ranks are threads of this process.
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ class CompressionTrainingTest : public testing::Test {
   std::vector<Summary> train_all(const std::string& compression) {
     return run_ranks(kRanks, job(compression));
   }
-  /// Mean of the held-out loss over three seeds.
+  /// Returns the mean of the held-out loss over three seeds.
   double mean_loss(const std::string& compression) {
     double sum = 0;
     for (const std::uint64_t seed : std::initializer_list<std::uint64_t>{1, 2, 3}) {
@@ -55,7 +55,7 @@ class CompressionTrainingTest : public testing::Test {
 };
 
 // Only 1 % of the only large matrix is sent. Error feedback recovers more than half of the loss
-// that dropping the rest costs, and 16-bit values cost next to nothing.
+// that dropping the other elements costs, and 16-bit values cost hardly anything.
 TEST_F(CompressionTrainingTest, TopKWithFeedbackFollowsDense) {
   const double dense = mean_loss("none");
   const double with = mean_loss("topk(0.01,warmup=6,ramp=6)");
@@ -78,8 +78,8 @@ TEST_F(CompressionTrainingTest, RanksAgreeAndRunsRepeatThemselves) {
 }
 
 // Dense steps with momentum correction equal steps with the optimizer's momentum (without weight
-// decay, which the optimizer would accumulate too): weights differ only by the order of roundings,
-// which may grow in 60 steps to 1 % of the loss.
+// decay, which the optimizer would accumulate too). Weights differ only by the order of roundings,
+// which may grow to 1 % of the loss in 60 steps.
 TEST_F(CompressionTrainingTest, CorrectedMomentumReplacesTheOptimizers) {
   const auto loss = [&](const std::string& compression, float momentum) {
     Config config = job(compression);
@@ -89,19 +89,19 @@ TEST_F(CompressionTrainingTest, CorrectedMomentumReplacesTheOptimizers) {
   };
   const double plain = loss("none", 0.9f);
   EXPECT_NEAR(loss("topk(0.01,dgc,warmup=1000)", 0.9f), plain, 0.01 * plain);
-  // Momentum matters here, so that applying it twice or never would show.
+  // Momentum matters here, so applying it twice or never would be visible.
   EXPECT_GT(loss("none", 0.0f), 1.05 * plain);
 }
 
-// A power-of-two loss scale changes no bit: it is removed before a gradient meets the residual.
+// A power-of-two loss scale changes no bit, because it is removed before residuals are added.
 TEST_F(CompressionTrainingTest, ALossScaleDoesNotReachTheResiduals) {
   Config scaled = job("topk(0.01)");
   scaled.loss_scale = "1024";
   EXPECT_EQ(run_ranks(kRanks, scaled)[0].weights_hash, train_all("topk(0.01)")[0].weights_hash);
 }
 
-// Dense warm-up steps yield plain averages: clipped, with shared moments and with the same bits,
-// because a sum of two ranks has only one order.
+// Dense warm-up steps use averages, clipped and with shared moments. They have the same bits as
+// dense steps, because a sum over two ranks has only one order.
 TEST_F(CompressionTrainingTest, AdamWarmsUpBitForBitAsIfDense) {
   Config config = adam_job("none");
   config.clip_norm = 0.1;
@@ -111,7 +111,7 @@ TEST_F(CompressionTrainingTest, AdamWarmsUpBitForBitAsIfDense) {
   config.runtime.compression = "topk(0.01,warmup=30)";
   EXPECT_NE(run_ranks(2, config)[0].weights_hash, dense[0].weights_hash);
   config.runtime.compression = "none";
-  config.clip_norm = 0.0;  // clipping had an effect
+  config.clip_norm = 0.0;  // shows that clipping had an effect
   EXPECT_NE(run_ranks(2, config)[0].weights_hash, dense[0].weights_hash);
 }
 
@@ -124,8 +124,8 @@ TEST_F(CompressionTrainingTest, AdamClipsNoDirections) {
 }
 
 // Directions at 1 % density achieve most of the effect of dense steps at equal learning rate,
-// because unsent values are kept. (They lost 0.53 of what dropping values costs when this was
-// written; 60 steps are few for an element that is sent once in up to a hundred.)
+// because unsent values are kept. (They lost 0.53 of the cost of dropping values when this was
+// written. 60 steps are few for an element that is sent once in up to a hundred steps.)
 TEST_F(CompressionTrainingTest, AdamFollowsDenseAlongSparseDirections) {
   const double dense = run_ranks(kRanks, adam_job("none"))[0].eval_loss;
   const auto loss = [&](const std::string& compression) {
@@ -192,7 +192,7 @@ TEST(CompressionRulesTest, AutoForAdaptiveOptimizersIsWhatTheyNeed) {
   }
 }
 
-// The rules reach the runtime: the token table, which has 256 rows, leaves nothing to decide.
+// The rules reach the runtime: the token table, with 256 rows, leaves no choice to be made.
 TEST(CompressionRulesTest, AutoOfAGptLeavesEmbeddingsAlone) {
   const TemporaryDirectory directory;
   Config config = small_job("gpt", directory);
@@ -211,7 +211,7 @@ TEST(CompressionRulesTest, AutoOfAGptLeavesEmbeddingsAlone) {
   EXPECT_EQ(elements("sgd") - elements("adamw"), 256u * 64u);
 }
 
-// Without this check a job on a GPU would be dense and report top-k.
+// Without this check, a job on a GPU would be dense but report top-k.
 TEST(CompressionRulesTest, TopKOnAGpuIsRefused) {
   for (const char* rules : {"topk(0.01)", "*.bias=none,*=topk(0.01)"}) {
     EXPECT_THAT(

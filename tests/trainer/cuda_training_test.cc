@@ -1,5 +1,5 @@
-// Whole jobs on a GPU against the same jobs on the processor. They have one rank, because NCCL does
-// not connect two ranks of one process on one GPU.
+// Compares whole jobs on a GPU with the same jobs on the processor. They have one rank, because
+// NCCL does not connect two ranks of one process on one GPU.
 
 #include <gtest/gtest.h>
 
@@ -39,9 +39,9 @@ TEST_P(CudaTrainingTest, FollowsTheProcessorInFloat32) {
   expect_same_course(cuda, run_on("cpu", config_), 0.01);
 }
 
-// Bound: operands and activations are rounded to 8 bits (relative 2^-9), 10 to 15 times in
+// Bound: operands and activations are rounded to 8 bits (relative 2^-9) 10 to 15 times in
 // succession through a model and back, at random: 1 % of a gradient. AdamW turns that into full
-// steps if a gradient is smaller than its error; losses after 20 steps stay within 10 %.
+// steps if a gradient is smaller than its error. Losses after 20 steps differ by less than 10 %.
 TEST_P(CudaTrainingTest, FollowsTheProcessorInBFloat16) {
   const Summary cpu = run_on("cpu", config_);
   config_.precision = "bfloat16";
@@ -50,8 +50,8 @@ TEST_P(CudaTrainingTest, FollowsTheProcessorInBFloat16) {
   expect_same_course(cuda, cpu, 0.10);
 }
 
-// Bound: 11 bits instead of 8, an eighth of the error above; 5 % leaves room for AdamW's steps.
-// With the scale, gradients of a mean over 12 images or 144 bytes are normal numbers of float16.
+// Bound: 11 bits instead of 8, an eighth of the error above; 5 % allows for AdamW's steps. With the
+// scale, gradients of a mean over 12 images or 144 bytes are normal numbers of float16.
 TEST_P(CudaTrainingTest, FollowsTheProcessorInFloat16) {
   const Summary cpu = run_on("cpu", config_);
   config_.precision = "float16";

@@ -62,8 +62,9 @@ TEST(IdxFileTest, TruncatedGzipIsAnError) {
   }
 }
 
-// Flips each byte of a small file in turn: the result is either the right shape with other
-// elements, or a data error, without a crash or memory for a size that only the header claims.
+// Each byte of a small file is flipped in turn. The result is either the right shape with other
+// elements, or a data error, without a crash and without memory for a size that only the header
+// claims.
 TEST(IdxFileTest, SurvivesEveryMutation) {
   const TemporaryDirectory directory;
   const Bytes whole = make_idx({1, 2, 3}, kElements);
@@ -91,7 +92,7 @@ TEST(IdxFileTest, SurvivesEveryMutationOfAGzipStream) {
     mutated[i] ^= 0x10;
     const auto changed = directory.write("mutated.gz", mutated);
     try {
-      EXPECT_EQ(read_idx(changed, 2).bytes, kElements);  // e.g. the time stamp
+      EXPECT_EQ(read_idx(changed, 2).bytes, kElements);  // for example the time stamp
     } catch (const KoloError& error) {
       EXPECT_EQ(error.error().code, ErrorCode::kData);
     }
@@ -131,8 +132,8 @@ TEST(ImageDatasetTest, KnowsItsStatistics) {
   EXPECT_NEAR(image.deviation, 11.18034, 1e-5);
 }
 
-/// A CIFAR-10 record whose red, green and blue are the label plus 10, 20 and 30, except in the
-/// second pixel, where they are 1, 2 and 3.
+/// Returns a CIFAR-10 record. Its red, green and blue are the label plus 10, 20 and 30, except in
+/// the second pixel, where they are 1, 2 and 3.
 Bytes cifar_record(std::uint8_t label) {
   Bytes record = {label};
   for (std::uint8_t channel = 1; channel <= 3; ++channel) {
@@ -180,7 +181,7 @@ TEST(CifarFileTest, MistakesNameFileAndOffset) {
   EXPECT_THAT(data_error([&] { cifar10_entry().load(config); }), HasSubstr("data_batch_1.bin"));
 }
 
-/// The data of --data PATH for a model, with --format auto.
+/// Loads the data of --data PATH for a model, with --format auto.
 DataSplit load(const std::string& model, const std::filesystem::path& path,
                std::size_t context = 10) {
   const Catalog catalog = built_in_catalog();
@@ -316,7 +317,7 @@ TEST(ShardingTest, EverySampleOnceAndEveryRankTheSameSteps) {
   }
 }
 
-// The last step is dropped, or dealt in whole parts, which leave no samples for the last ranks.
+// Samples of the last step are dropped or dealt in whole parts. The last ranks may then get none.
 TEST(ShardingTest, UnevenSamplesAreDroppedOrDealtInWholeParts) {
   constexpr std::size_t kBatch = 3;
   for (const std::size_t ranks : {1u, 2u, 3u, 4u, 8u}) {

@@ -30,19 +30,20 @@ inline double dot(std::span<const float> a, std::span<const float> b) {
   return sum;
 }
 
-/// How closely a gradient must match finite differences of steps h and h/2, from which the h² term
-/// is eliminated (Richardson), so that h⁴ terms and rounding remain. Rounding adds about 2^-23 |f|
-/// / h: with |f| near 10, 2e-4 for the first default and 1e-3 for h = 2^-10.
+/// The bound within which a gradient must match finite differences. Differences with steps h and
+/// h/2 are combined so that the h² term cancels (Richardson); terms of h⁴ and roundings remain.
+/// Rounding adds about 2^-23 |f| / h: with |f| near 10, 2e-4 for the default step and 1e-3 for h =
+/// 2^-10.
 struct DifferenceBound {
   float step = 0x1.0p-7f;
   double absolute = 2e-3;
   double relative = 0.01;
-  /// Share of points that may be near a kink of a piecewise smooth function (ReLU, pooling), where
-  /// the difference is not the derivative.
+  /// Share of points that may be near a kink of a piecewise smooth function (ReLU, pooling). At a
+  /// kink, the difference is not the derivative.
   double kinks = 0.0;
 };
 
-/// Compares `gradient` with central differences of `f` in up to 40 of the `values`.
+/// Compares `gradient` with central differences of `f` at up to 40 of the `values`.
 inline void expect_gradient(const std::function<double()>& f, std::span<float> values,
                             std::span<const float> gradient, const std::string& what,
                             const DifferenceBound& bound = {}) {
@@ -73,7 +74,7 @@ inline void expect_gradient(const std::function<double()>& f, std::span<float> v
   }
 }
 
-/// As `expect_gradient`, for a parameter; its version changes with its values.
+/// Compares the gradient of a parameter. The parameter's version changes with its values.
 inline void expect_parameter_gradient(const std::function<double()>& f, Parameter& parameter,
                                       const DifferenceBound& bound = {}) {
   const auto f_of_new_version = [&] {
@@ -82,11 +83,11 @@ inline void expect_parameter_gradient(const std::function<double()>& f, Paramete
   };
   expect_gradient(f_of_new_version, parameter.value(), parameter.gradient(), parameter.name(),
                   bound);
-  parameter.value();  // refreshes copies of the values, which are as before again
+  parameter.value();  // refreshes copies of the values, which are restored
 }
 
-/// Checks a layer's input and parameter gradients for f = <random weights, output>, and that each
-/// parameter is reported ready once.
+/// Checks the gradients of a layer's input and parameters for f = <random weights, output>, and
+/// that each parameter is reported ready once.
 inline void check_layer(Layer& layer, ParameterSet& parameters, std::vector<float> input,
                         bool has_input_gradient = true) {
   parameters.own_gradients();
@@ -112,8 +113,8 @@ inline void check_layer(Layer& layer, ParameterSet& parameters, std::vector<floa
     once.emplace_back(parameters[i].gradient().begin(), parameters[i].gradient().end());
   }
 
-  // Two passes of a step add up, and report once. Doubling is exact; the sum of two equal
-  // contributions is rounded if a product adds to it element by element.
+  // Two passes of a step add up and report once. Doubling is exact, but if a product adds to the
+  // sum element by element, the sum of two equal contributions is rounded.
   parameters.accumulate(2);
   for (int pass = 0; pass < 2; ++pass) {
     EXPECT_EQ(reported, std::vector<int>(parameters.size(), 1));

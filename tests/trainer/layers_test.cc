@@ -208,7 +208,7 @@ TEST(EmbeddingTest, WithoutPositionsItIsTheRowsOfTokens) {
   EXPECT_EQ(parameters[0].gradient()[9], 6.0f);
 }
 
-// The output layer of a language model shares the table of its embedding.
+// In a language model, the output layer shares the table of the embedding.
 TEST(EmbeddingTest, ASharedTableTakesBothContributionsInEitherOrder) {
   Device device;
   for (const bool output_first : {true, false}) {
@@ -284,7 +284,7 @@ TEST(EncoderBlockTest, GradientsMatchDifferences) {
 
 constexpr std::size_t kDropoutWidth = 50;
 
-/// The dropout mask of samples from `position` on.
+/// Returns the dropout mask of samples from `position` on.
 std::vector<float> mask(const Dropout::Options& options, const Pass& pass) {
   Dropout layer(options);
   const auto y = layer.forward(std::vector<float>(options.samples * options.width, 1.0f), pass);
@@ -297,7 +297,8 @@ TEST(DropoutTest, GradientsMatchDifferences) {
   check_layer(layer, none, random_values(4 * kDropoutWidth, 2));
 }
 
-// 20,000 independent elements: five deviations of the share are 5 sqrt(0.3 · 0.7 / 20000) = 0.016.
+// Of 20,000 independent elements, five deviations of the share are 5 sqrt(0.3 · 0.7 / 20000) =
+// 0.016.
 TEST(DropoutTest, DropsItsShareAndKeepsTheMean) {
   const std::vector<float> y =
       mask({.samples = 400, .width = kDropoutWidth, .mask = {.share = 0.3f, .seed = 1}}, {});
@@ -319,7 +320,7 @@ TEST(DropoutTest, LeavesEvaluationAlone) {
   EXPECT_EQ(std::vector<float>(y.begin(), y.end()), x);
 }
 
-// Two ranks with two samples each drop the same elements as one rank with four.
+// Two ranks with two samples each drop the same elements as one rank with four samples.
 TEST(DropoutTest, FollowsTheSampleWhateverTheBatch) {
   Dropout::Options options{
       .samples = 4, .width = kDropoutWidth, .mask = {.share = 0.5f, .seed = 1}};

@@ -25,7 +25,7 @@ TEST(SoftmaxCrossEntropyTest, FollowsHandValues) {
   SoftmaxCrossEntropy loss({.rows = 2, .classes = 3});
   const std::vector<float> logits = {0.0f, std::log(2.0f), 0.0f, 5.0f, 5.0f, 5.0f};
   const LossSums sums = evaluate(loss, logits, {1, 2}, 2.0f);
-  // Row 0: p = 1/4, 1/2, 1/4. Row 1: thirds.
+  // Row 0: p = 1/4, 1/2, 1/4. Row 1: p = 1/3 each.
   EXPECT_NEAR(sums.loss, std::log(2.0) + std::log(3.0), 1e-6);
   EXPECT_EQ(sums.score, 1.0);
   EXPECT_EQ(sums.rows, 2.0);
@@ -75,7 +75,7 @@ TEST(SoftmaxCrossEntropyTest, TargetMustBeAClass) {
   EXPECT_THROW(evaluate(loss, {0, 0}, {-2}, 1.0f), UsageError);
 }
 
-// With smoothing s, the target's probability is 1 - s + s / classes, the others' s / classes.
+// With smoothing s, the target's probability is 1 - s + s / classes, all others' s / classes.
 TEST(SoftmaxCrossEntropyTest, SmoothingMovesTheTargetAndLeavesTheLoss) {
   SoftmaxCrossEntropy plain({.rows = 1, .classes = 4});
   SoftmaxCrossEntropy smooth({.rows = 1, .classes = 4, .label_smoothing = 0.2f});

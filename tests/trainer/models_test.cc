@@ -36,7 +36,7 @@ constexpr std::size_t kTextClasses = 3;
 
 using MakeModel = std::function<std::unique_ptr<Model>(Device&, std::size_t samples)>;
 
-/// Random integers from `lowest` to `highest`, per sample.
+/// Random integers from `lowest` to `highest`, `elements` per sample.
 struct RandomInput {
   std::size_t elements;
   std::int32_t lowest, highest;
@@ -49,12 +49,12 @@ struct ModelCase {
   std::vector<RandomInput> inputs;
   std::size_t outputs;  // per sample
   MakeModel make;
-  /// If not 0, outputs are logits of classes, and their loss is the tested function; else it is
-  /// their product with random numbers.
+  /// Number of classes. If it is not 0, outputs are logits and the tested function is their loss.
+  /// If it is 0, the function is the product of the outputs with random numbers.
   std::size_t classes = 0;
   DifferenceBound bound = {};
   bool mixes_samples = false;  // by statistics of the batch
-  /// Factor of initial weights: 0.02 hides mistakes behind residual connections.
+  /// Factor of the initial weights. With 0.02, residual connections would hide mistakes.
   float scale = 1.0f;
 };
 
@@ -108,7 +108,7 @@ ModelCase gpt_case(std::string name, Gpt::Options options) {
           .bound = {.step = 0x1.0p-10f, .absolute = 1e-2}};
 }
 
-/// The head predicts `chosen` tokens, or if 0 one class per text.
+/// Returns a bert model. The head predicts `chosen` tokens, or one class per text if `chosen` is 0.
 ModelCase bert_case(std::string name, std::size_t chosen) {
   ModelCase made{
       .name = std::move(name),
@@ -153,7 +153,7 @@ std::vector<ModelCase> model_cases() {
       return std::make_unique<Resnet>(device, small_photographs(samples), stages);
     };
   };
-  // Like resnet18, but narrow and with few blocks, since a deep network has a kink in every step.
+  // It is like resnet18, but narrow and with few blocks: a deep network has a kink in every step.
   const Resnet::Stages projections{{8, 12}, 1, ResidualBlock::Shortcut::kProjection};
   Gpt::Options all_options{};
   all_options.model = {.positions = "rotary", .tied = false, .dropout = 0.2f};
@@ -192,7 +192,7 @@ std::vector<ModelCase> model_cases() {
            }}};
 }
 
-/// Values of samples from `begin` on, in memory for `capacity` samples; the rest is zero.
+/// Returns the values of samples from `begin` on, followed by zeros up to `capacity` samples.
 template <typename T>
 std::vector<T> part_of(std::vector<T> all, std::size_t elements, std::size_t begin,
                        std::size_t capacity) {
@@ -201,7 +201,7 @@ std::vector<T> part_of(std::vector<T> all, std::size_t elements, std::size_t beg
   return all;
 }
 
-/// Random integers of some samples; the first ones do not depend on their number.
+/// Returns random integers of some samples. The first ones do not depend on the number of samples.
 std::vector<std::int32_t> random_integers(const RandomInput& input, std::size_t samples,
                                           std::uint64_t stream) {
   Random random(5, stream);
@@ -213,7 +213,7 @@ std::vector<std::int32_t> random_integers(const RandomInput& input, std::size_t 
   return integers;
 }
 
-/// A model and a function of its outputs, for samples from `begin` on of a batch of `capacity`.
+/// A model and a function of its outputs, for samples from `begin` on in a batch of `capacity`.
 class Evaluated {
  public:
   Evaluated(const ModelCase& c, std::size_t begin, std::size_t samples, std::size_t capacity,
@@ -260,7 +260,7 @@ class Evaluated {
 
   void backward() { model_->backward(loss_ ? loss_->gradient() : std::span<float>(slopes_)); }
 
-  /// The gradients of all parameters, with tables as dense gradients.
+  /// Returns the gradients of all parameters. Those of tables are dense.
   std::vector<float> gradients() {
     forward();
     backward();
@@ -315,14 +315,14 @@ TEST_P(ModelTest, ReportsEveryGradientOnceAndWithItsFinalValue) {
   }
 }
 
-// N ranks with batch B do what one rank does with batch N·B; here the last part is short by one
+// N ranks with batch B compute what one rank computes with batch N·B. The last part is short by one
 // sample, as at the end of an epoch. Dropout depends on the sample, padding has no effect, and row
 // gradients equal whole gradients.
 TEST_P(ModelTest, PartsOfABatchAddUpToIt) {
   const ModelCase& c = GetParam();
   if (c.mixes_samples) return;
   const std::vector<float> whole = Evaluated(c, 0, 5, 5).gradients();
-  // Sums of at most a few thousand fp32 terms in another order: relative 1e-4 of the largest.
+  // Bound: sums of a few thousand float32 terms in another order, relative 1e-4 of the largest.
   const float bound = 1e-4f * *std::max_element(whole.begin(), whole.end());
   for (const bool by_row : {false, true}) {
     const std::vector<float> first = Evaluated(c, 0, 3, 3, by_row).gradients();
@@ -367,7 +367,7 @@ Field tokens_of(std::size_t length, std::size_t values) {
   return {.name = "tokens", .dtype = DType::kInt32, .shape = {length}, .values = values};
 }
 
-/// The error of a catalog model for these inputs.
+/// Returns the error of a catalog model for these inputs.
 std::string error_for(const Config& config, const std::vector<Field>& inputs) {
   const SampleFormat format{.inputs = inputs, .targets = {inputs[0]}};
   Device device;

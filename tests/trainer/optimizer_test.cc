@@ -12,7 +12,7 @@
 namespace kolo::trainer {
 namespace {
 
-// A matrix of nine elements (which decays; 9 is no multiple of any vector width) and a bias.
+// A matrix of nine elements, which decays, and a bias. Nine is no multiple of any vector width.
 struct Fixture {
   Fixture() : parameters(1) {
     parameters.add("w", {3, 3}, {.mean = 1.0f});
@@ -41,7 +41,8 @@ TEST(SgdTest, FollowsHandValues) {
   EXPECT_NEAR(f.parameters[1].value()[0], 0.75f, 1e-6f);
 }
 
-// In the long run momentum 0.5 doubles decay, and so does a direction that includes momentum.
+// In the long run, momentum 0.5 doubles decay. Directions, which include momentum, must decay as
+// much.
 TEST(SgdTest, DecaysAsStronglyAlongDirections) {
   Fixture f;
   const auto sgd = make_optimizer("sgd", f.parameters, {.momentum = 0.5f, .weight_decay = 0.1f});
@@ -62,7 +63,7 @@ TEST(AdamWTest, FollowsHandValues) {
                      {.beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f, .weight_decay = 0.1f});
   f.set_gradients(2.0f);
   adamw->step(0.1f, 1.0f);
-  // After one step the corrected moments are g and g²: direction 1, and decay 0.1 · 1 for w.
+  // After one step, the corrected moments are g and g²: direction 1, and decay 0.1 · 1 for w.
   for (const float w : f.parameters[0].value()) EXPECT_NEAR(w, 0.89f, 1e-6f);
   EXPECT_NEAR(f.parameters[1].value()[0], 0.9f, 1e-6f);
   f.set_gradients(-1.0f);
@@ -75,7 +76,7 @@ TEST(AdamWTest, FollowsHandValues) {
   }
 }
 
-// The step along a direction is lr, without momentum; other parameters keep their momentum.
+// The step along a direction is lr, without momentum. Other parameters keep their momentum.
 TEST(AdamWTest, FollowsDirectionsWithoutMomentum) {
   Fixture f;
   const auto adamw =
@@ -115,7 +116,7 @@ TEST(LambTest, StepsAreAsLongAsTheWeights) {
   const auto lamb = make_optimizer("lamb", f.parameters, {.epsilon = 1e-8f, .weight_decay = 0.5f});
   f.set_gradients(2.0f);
   lamb->step(0.1f, 1.0f);
-  // w: the direction 1 + 0.5 · 1 = 1.5 everywhere, times |w| / |1.5 w| = 2/3. b: the step of Adam.
+  // w: the direction is 1 + 0.5 · 1 = 1.5 everywhere, times |w| / |1.5 w| = 2/3. b: as in Adam.
   for (const float w : f.parameters[0].value()) EXPECT_NEAR(w, 0.9f, 1e-6f);
   EXPECT_NEAR(f.parameters[1].value()[0], 0.9f, 1e-6f);
 }
@@ -135,7 +136,7 @@ TEST(LarsTest, StepsAreAShareOfTheWeights) {
   for (const float w : f.parameters[0].value()) EXPECT_NEAR(w, 0.99 - 10.0 * velocity, 1e-5);
 }
 
-// The norm of zero weights gives no trust ratio: they move as by the optimizer without it.
+// The norm of zero weights gives no trust ratio, so they move as in the optimizer without it.
 TEST(LambTest, WeightsOfZeroLeaveZero) {
   for (const char* name : {"lamb", "lars"}) {
     Fixture f;
@@ -165,7 +166,7 @@ TEST(DecayRulesTest, TheFirstThatFitsCounts) {
   }
 }
 
-// After one step the decay is min(0.5, 2/11), after two min(0.5, 3/12).
+// After one step the decay is min(0.5, 2/11), and after two min(0.5, 3/12).
 TEST(WeightAverageTest, ForgetsTheFirstWeightsAndSwaps) {
   Fixture f;
   WeightAverage average(f.parameters, 0.5f);

@@ -39,7 +39,7 @@ TEST(OwnDirectionsTest, FollowHandValues) {
   p.directions.observe_average(0, 0.5f);
   p.directions.commit();
   // Averages have 4 / 36 of the squares. v = 0.99 · 0.01 · 36 + 0.01 · 16, corrected / 0.0199. The
-  // first step is skipped, and must leave no trace.
+  // first step is skipped, and must have no effect.
   const double direction = -4.0 / std::sqrt((0.99 * 0.36 + 0.16) / 0.0199 * 4 / 36);
   for (int time = 0; time < 2; ++time) {
     p.set(-4.0f);
@@ -56,7 +56,7 @@ TEST(OwnDirectionsTest, FollowHandValues) {
 }
 
 // A moment without observations must not count as one with twenty zeros, which would make the first
-// directions 4.4 times as long.
+// directions 4.4 times too long.
 TEST(OwnDirectionsTest, WithoutObservationsBeginWithLengthOne) {
   OneParameter p(9);
   for (const float value : {0.5f, 0.5f, 0.5f}) {
@@ -67,7 +67,7 @@ TEST(OwnDirectionsTest, WithoutObservationsBeginWithLengthOne) {
   }
 }
 
-/// Ranks whose gradients are a common signal plus separate noise.
+/// Simulates ranks whose gradients are a common signal plus separate noise.
 class SimulatedRanks {
  public:
   SimulatedRanks(int ranks, double signal_share) : signal_(std::sqrt(signal_share)) {
@@ -75,7 +75,7 @@ class SimulatedRanks {
       ranks_.push_back(std::make_unique<OneParameter>(kCount));
   }
 
-  /// Root mean square of an element of the averages in dense steps, after many steps.
+  /// Returns the root mean square of an element of the averages in dense steps, after many steps.
   double observe() {
     double squares = 0;
     for (int step = 0; step < kSteps; ++step) {
@@ -91,7 +91,7 @@ class SimulatedRanks {
     }
     return std::sqrt(squares / kSteps);
   }
-  /// Root mean square of an element of the averages of directions.
+  /// Returns the root mean square of an element of the averages of directions.
   double turn() {
     double squares = 0;
     for (int step = 0; step < kSteps; ++step) {
@@ -136,8 +136,8 @@ class SimulatedRanks {
 };
 
 // AdamW's directions have a root mean square of about one: averages divided by the root of their
-// mean square. Bound: an element's second moment remembers about 100 steps, so its root is off by a
-// few percent; 5 % leaves room for that.
+// mean square. Bound: an element's second moment averages about 100 steps, so its root is wrong by
+// a few per cent; 5 % allows for that.
 TEST(OwnDirectionsTest, AreAsLongAsThoseOfAveragesForAnyNumberOfRanks) {
   for (const int ranks : {1, 2, 4, 8, 16}) {
     for (const double signal_share : {0.0, 0.1, 0.5, 1.0}) {

@@ -16,7 +16,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// Samples that depend on index and epoch; some are slow, and one fails.
+/// Samples that depend on index and epoch. Some are slow, and one fails.
 class NumberedDataset final : public Dataset {
  public:
   explicit NumberedDataset(std::size_t size) : size_(size) {}
@@ -89,8 +89,7 @@ TEST(PrefetchTest, ABatchStaysAsItIsUntilTheNextCall) {
   }
 }
 
-// Steps follow in any order after a checkpoint, and in evaluation, which restarts at the first
-// step.
+// Steps may come in any order after a checkpoint, and in evaluation, which restarts at step 0.
 TEST(PrefetchTest, AnyStepMayComeNext) {
   const NumberedDataset data(40);
   DataLoader::Options options{.ranks = 1, .rank = 0, .batch = 4, .seed = 3};

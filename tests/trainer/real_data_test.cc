@@ -1,5 +1,5 @@
-// Trains on data that is not part of this repository: KOLO_TEST_DATA names a directory with mnist/
-// and others. A separate binary, so that its skip hides no other test.
+// Trains on data that is not part of this repository. KOLO_TEST_DATA names a directory with mnist/
+// and others. The binary is separate, so that its skip hides no other test.
 
 #include <gtest/gtest.h>
 
@@ -20,8 +20,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// A lower bound of the held-out accuracy of a model after some steps; too few steps to reach its
-/// best.
+/// A lower bound of the held-out accuracy of a model after some steps, too few for its best.
 struct Floor {
   const char* model;
   const char* directory;
@@ -76,7 +75,7 @@ struct KnownSet {
   std::size_t outputs;
 };
 
-// Sample counts as published by the authors of each set or part of a set.
+// The sample counts are those that the authors of each set published.
 TEST(RealDataTest, SetsHaveTheSizesThatTheirAuthorsGive) {
   const char* data = std::getenv("KOLO_TEST_DATA");
   if (data == nullptr) GTEST_SKIP() << "KOLO_TEST_DATA does not name a directory with trec/ …";

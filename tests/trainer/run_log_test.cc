@@ -41,7 +41,7 @@ ProgressReport report_of(std::size_t step, double loss) {
           .skipped_steps = 1};
 }
 
-/// CRC-32C as in iSCSI (RFC 3720), bit by bit.
+/// Returns the CRC-32C of iSCSI (RFC 3720), computed bit by bit.
 std::uint32_t crc32c(std::string_view bytes) {
   std::uint32_t crc = ~0u;
   for (const char byte : bytes) {
@@ -58,7 +58,7 @@ T plain(const std::string& bytes, std::size_t offset) {
   return value;
 }
 
-/// The events of a file. Checks frames and checksums.
+/// Returns the events of a file. Checks frames and checksums.
 std::vector<std::string> events_in(const std::filesystem::path& file) {
   const auto mask = [](std::uint32_t crc) { return (crc >> 15 | crc << 17) + 0xa282ead8u; };
   const std::string bytes = contents(file);

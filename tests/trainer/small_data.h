@@ -22,7 +22,7 @@ namespace kolo::trainer {
 using test::Bytes;
 using test::TemporaryDirectory;
 
-/// The text of the error that `f` throws. Checks that it has this code.
+/// Returns the text of the error that `f` throws. Expects that it has this code.
 inline std::string error_of(const std::function<void()>& f, ErrorCode code) {
   try {
     f();
@@ -37,13 +37,13 @@ inline std::string data_error(const std::function<void()>& f) {
   return error_of(f, ErrorCode::kData);
 }
 
-/// Makes an optimizer by its name. `parameters` outlive it.
+/// Makes an optimizer by its name. `parameters` must outlive it.
 inline std::unique_ptr<Optimizer> make_optimizer(std::string_view name, ParameterSet& parameters,
                                                  const OptimizerOptions& options) {
   return built_in_catalog().optimizers.at(name).make(parameters, options);
 }
 
-/// An IDX file's bytes.
+/// Returns the bytes of an IDX file.
 inline Bytes make_idx(const std::vector<std::size_t>& shape, const Bytes& elements) {
   Bytes bytes = {0, 0, 8, static_cast<std::uint8_t>(shape.size())};
   for (const std::size_t dimension : shape) {
@@ -55,7 +55,7 @@ inline Bytes make_idx(const std::vector<std::size_t>& shape, const Bytes& elemen
   return bytes;
 }
 
-/// Writes `bytes` gzip-compressed.
+/// Writes a gzip file of `bytes`; returns its path.
 inline std::filesystem::path write_gzip(const TemporaryDirectory& directory,
                                         const std::string& name, const Bytes& bytes) {
   const std::filesystem::path file = directory.path() / name;
@@ -65,7 +65,7 @@ inline std::filesystem::path write_gzip(const TemporaryDirectory& directory,
   return file;
 }
 
-/// The elements of one tensor of a sample, by the name of its field.
+/// Returns the elements of one tensor of a sample. `name` is the tensor's field.
 template <typename T>
 std::vector<T> elements_of(const Dataset& data, std::size_t index, const std::string& name) {
   std::vector<std::vector<std::byte>> memory;
@@ -94,8 +94,8 @@ std::vector<T> elements_of(const Dataset& data, std::size_t index, const std::st
   return wanted;
 }
 
-/// Writes 16 × 16 images of ten classes that differ in the position of a bright square, with noise,
-/// in the four files of MNIST: learnable within a few dozen steps.
+/// Writes noisy 16 × 16 images of ten classes in the four files of MNIST. Classes differ in the
+/// position of a bright square, so a model learns them in a few dozen steps.
 inline void write_small_images(const TemporaryDirectory& directory, std::size_t train,
                                std::size_t held_out) {
   Random random(11);
@@ -117,7 +117,7 @@ inline void write_small_images(const TemporaryDirectory& directory, std::size_t 
   write_part("t10k", held_out);
 }
 
-/// A text with a predictable next byte: one sentence, repeated.
+/// Returns a text whose next byte is predictable: one sentence, repeated.
 inline std::string small_text(std::size_t bytes) {
   const std::string sentence = "the ring dances round and round, hand in hand. ";
   std::string text;
@@ -125,7 +125,7 @@ inline std::string small_text(std::size_t bytes) {
   return text.substr(0, bytes);
 }
 
-/// Ratings of 30 items by 20 users; users and items differ in their mean ratings.
+/// Returns ratings of 30 items by 20 users. Mean ratings differ between users and between items.
 inline std::string small_ratings(std::size_t count) {
   Random random(7);
   std::string csv = "userId,movieId,rating\n";
@@ -138,7 +138,7 @@ inline std::string small_ratings(std::size_t count) {
   return csv;
 }
 
-/// Texts of one to nine words, whose first letters determine the label.
+/// Returns texts of one to nine words. The first letters of the words determine the label.
 inline std::string small_labelled_texts(std::size_t count) {
   Random random(7);
   std::string csv = "text,label\n";

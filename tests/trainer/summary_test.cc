@@ -97,7 +97,7 @@ TEST(ProgressTest, FormatsTimes) {
   EXPECT_EQ(format_seconds(11220.0), "3h07m");
 }
 
-/// The output of `print`.
+/// Returns the output of `print`.
 std::string printed(Progress::Style style, const std::function<void(Progress&)>& print) {
   std::FILE* out = std::tmpfile();
   if (out == nullptr) throw std::runtime_error("no temporary file");

@@ -80,8 +80,8 @@ TEST_F(ChildProcessesTest, AProgramThatIsNotThereIsNamed) {
   }
 }
 
-// A program of a few lines replaces kolo-train: its held-out loss is the value of --x, and it fails
-// for x = 9. It takes 8 steps, or as many as --stop-after says.
+// A program of a few lines replaces kolo-train. Its held-out loss is the value of --x, and it fails
+// for x = 9. It takes 8 steps, or the number in --stop-after.
 class SweepTest : public testing::Test {
  protected:
   SweepOptions options() const {

@@ -1,4 +1,4 @@
-// Data sets of labelled texts, and of ratings.
+// Tests data sets of labelled texts, and of ratings.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -83,8 +83,7 @@ TEST(TextDataTest, TextsAreCutAndPadded) {
   EXPECT_EQ(label_of(train, 1), 0);
 }
 
-// Other data has its words and labels in another order; with the first data's files it uses the
-// first data's numbers.
+// Other data has words and labels in another order, but must use the numbers of the first data.
 TEST(TextDataTest, StoredWordsAndClassesGoBeforeThoseOfTheData) {
   const TemporaryDirectory directory;
   directory.write("one/train.csv",
@@ -100,7 +99,7 @@ TEST(TextDataTest, StoredWordsAndClassesGoBeforeThoseOfTheData) {
   directory.write("other/test.csv", std::string("label,text\npos,good\n"));
   Config config = text_job(directory.path() / "other");
   config.text_files = files;
-  EXPECT_EQ(task_of(config).outputs, 2u);  // A new model has the classes of its data.
+  EXPECT_EQ(task_of(config).outputs, 2u);  // a new model has the classes of its data
   config.weights = "weights";
   const Task task = task_of(config);
   EXPECT_EQ(task.outputs, 3u);

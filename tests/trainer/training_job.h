@@ -22,9 +22,9 @@
 
 namespace kolo::trainer {
 
-/// Runs one job of `ranks` ranks, each a thread with its own runtime, and returns their summaries
-/// by rank; they are empty if `wants_stop`, asked after each step, ended the job. Throws the error
-/// of the first rank that has one.
+/// Runs a job of `ranks` ranks, each a thread with a runtime, and returns their summaries by rank.
+/// Summaries are empty if `wants_stop`, which is called after each step, ended the job. Throws the
+/// error of the first rank that has one.
 inline std::vector<std::optional<Summary>> run_ranks_until(
     const std::function<bool(int rank)>& wants_stop, int ranks,
     const std::function<Config(int rank)>& config_of) {
@@ -57,7 +57,7 @@ inline std::vector<std::optional<Summary>> run_ranks_until(
   return summaries;
 }
 
-/// Runs a job to its end.
+/// Runs a job to its end; returns the summaries by rank.
 inline std::vector<Summary> run_ranks(int ranks, const std::function<Config(int rank)>& config_of) {
   std::vector<Summary> summaries;
   for (auto& summary : run_ranks_until([](int) { return false; }, ranks, config_of)) {
@@ -70,7 +70,7 @@ inline std::vector<Summary> run_ranks(int ranks, const Config& config) {
   return run_ranks(ranks, [&](int) { return config; });
 }
 
-/// The losses of all steps, and the final held-out loss, differ by at most this share.
+/// Expects that the losses of all steps, and the final held-out loss, differ at most by this share.
 inline void expect_same_course(const Summary& actual, const Summary& expected, double share) {
   ASSERT_EQ(actual.curve.size(), expected.curve.size());
   for (std::size_t i = 0; i < expected.curve.size(); ++i) {
@@ -85,8 +85,8 @@ inline void expect_equal_weights(const std::vector<Summary>& ranks) {
   for (const Summary& rank : ranks) EXPECT_EQ(rank.weights_hash, ranks[0].weights_hash);
 }
 
-/// A job on small data in `directory` with steps that include uneven ends of epochs. Link costs are
-/// the defaults, since every job would measure them anew on a busy machine.
+/// Returns a job on small data in `directory`, with steps at uneven ends of epochs. Link costs are
+/// the defaults, because measuring them in every job takes time and varies on a busy machine.
 inline Config small_job(const std::string& model, const TemporaryDirectory& directory) {
   Config config = default_config(built_in_catalog(), model);
   config.runtime.calibrate = "off";

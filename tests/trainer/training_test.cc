@@ -1,4 +1,4 @@
-// Whole jobs on small data. Ranks are threads of this process, each with its own runtime.
+// Whole jobs on small data. Ranks are threads of this process, each with a runtime.
 
 #include "trainer/loop/training.h"
 
@@ -26,7 +26,7 @@ class TrainingTest : public testing::TestWithParam<const char*> {
   TemporaryDirectory directory_;
 };
 
-// Several passes per step do what one pass over all their samples does; bound as above.
+// Several passes per step do what one pass over all samples does. The bound is that of JobTest.
 TEST_P(TrainingTest, PassesTimesBatchFollowOnePassWithAllSamples) {
   Config config = small_job(GetParam(), directory_);
   config.steps = 20;
@@ -53,7 +53,7 @@ TEST_P(TrainingTest, EndsAtItsTarget) {
   }
 }
 
-// A mean over few steps is near the last weights; ranks agree on it, and it is evaluated and kept.
+// A mean over few steps is near the last weights. Ranks agree on it, and it is evaluated and kept.
 TEST_P(TrainingTest, TheMeanOfWeightsIsEvaluatedAndKept) {
   Config config = small_job(GetParam(), directory_);
   config.steps = 40;
@@ -76,7 +76,7 @@ TEST_P(TrainingTest, RepeatedRunsEndWithTheSameBits) {
 }
 
 // Bound: a contribution and the average are each rounded to float16 once, relative 2^-11 while the
-// scale keeps them normal. That is 500 times an fp32 rounding; losses stay within 2 %.
+// scale keeps them normal. That is 500 times a float32 rounding; losses differ by less than 2 %.
 TEST_P(TrainingTest, LossScaledGradientsThatTravelAsFloat16FollowFloat32) {
   Config config = small_job(GetParam(), directory_);
   config.steps = 20;
@@ -93,7 +93,7 @@ TEST_P(TrainingTest, LossScaledGradientsThatTravelAsFloat16FollowFloat32) {
   expect_same_course(scaled[0], exact, 0.02);
 }
 
-// The first scale, 65536, makes gradients near 1 too large for plain float16, but the wire rescales
+// The first scale, 65536, makes gradients near 1 too large for plain float16. The wire rescales
 // them, so no step is skipped.
 TEST_P(TrainingTest, ADynamicScaleOnAFloat16WireSkipsNothing) {
   Config config = small_job(GetParam(), directory_);
@@ -161,12 +161,12 @@ TEST_P(LearningTest, LossFallsOnOneRank) {
   EXPECT_LT(summary.eval_loss, 0.6 * summary.curve.front().train_loss);
 }
 
-// N ranks with batch B follow one rank with batch N·B, also in dropout and hidden words; 3 ranks
+// N ranks with batch B follow one rank with batch N·B, also in dropout and hidden words. 3 ranks
 // have uneven and empty parts.
 //
-// Bound: gradients differ by the order of fp32 sums, relative 1e-6 or so. AdamW's division by the
-// root of small second moments may amplify that to full steps of single weights; losses after 20
-// steps stay within 1 %.
+// Bound: gradients differ by the order of float32 sums, relative about 1e-6. AdamW's division by
+// the root of small second moments may amplify that to full steps of single weights. Losses after
+// 20 steps differ by less than 1 %.
 TEST_P(JobTest, RanksTimesBatchFollowOneRankWithTheGlobalBatch) {
   const Summary one = run_ranks(1, config_)[0];
   for (const int ranks : {2, 3, 4}) {
@@ -191,7 +191,7 @@ INSTANTIATE_TEST_SUITE_P(Bert, JobTest,
 
 class RowTrainingTest : public JobTest {};
 
-// If rows without a gradient do not move anyway, whole gradients have the same effect.
+// If rows without a gradient do not move, whole gradients have the same effect.
 TEST_P(RowTrainingTest, PlainStepsAreThoseOfWholeGradients) {
   config_.optimizer = "sgd";
   config_.optimizer_options.momentum = 0.0f;
@@ -224,8 +224,7 @@ TEST(BatchNormTrainingTest, AResidualNetworkLearns) {
   EXPECT_GT(summary.eval_metric, 0.8);
 }
 
-// Ranks end with equal weights and running statistics, though the statistics differ during
-// training.
+// Ranks end with equal weights and running statistics. During training, their statistics differ.
 TEST(BatchNormTrainingTest, RanksEndWithTheSameStatistics) {
   const TemporaryDirectory directory;
   Config config = small_resnet_job(directory);
@@ -246,8 +245,8 @@ TEST(BatchNormTrainingTest, EvaluationChangesNoBit) {
   EXPECT_EQ(run_ranks(2, config)[0].weights_hash, rarely);
 }
 
-// Six steps, since the runs diverge at the first ReLU unit that rounding switches, here after
-// eight. Without the option they diverge at once.
+// There are six steps, because the runs diverge at the first ReLU unit that rounding switches, here
+// after eight steps. Without the option they diverge in the first step.
 TEST(BatchNormTrainingTest, SynchronizedRanksFollowOneRankWithTheGlobalBatch) {
   const TemporaryDirectory directory;
   Config config = small_resnet_job(directory);
@@ -298,12 +297,12 @@ TEST(TrainingErrorsTest, WhatTheProcessorDoesNotOfferIsAConfigurationError) {
            [](Config& c) { c.precision = "bfloat16"; });
   }
   expect("--cuda-graph on: needs --device cuda", [](Config& c) { c.cuda_graph = true; });
-  // No machine has that many GPUs; builds without CUDA support none.
+  // No machine has that many GPUs, and builds without CUDA support none.
   expect("device 'cuda:4711'", [](Config& c) { c.runtime.device = "cuda:4711"; });
 }
 
-// The learning rate makes the weights overflow float32. One rank, since of several ranks some may
-// hear that the first one left before they fail themselves.
+// The learning rate makes the weights overflow float32. There is one rank, because of several ranks
+// some may learn that the first one left before they fail themselves.
 TEST(TrainingErrorsTest, LostNumbersEndTheJob) {
   const TemporaryDirectory directory;
   Config config = small_job("mlp", directory);
@@ -319,7 +318,7 @@ TEST(TrainingErrorsTest, LostNumbersEndTheJob) {
   }
 }
 
-// After the last update, no gradient would show its damage.
+// After the last update, no gradient would show the damage.
 TEST(TrainingErrorsTest, ALossThatIsNotFiniteAtTheEndIsAnErrorToo) {
   const TemporaryDirectory directory;
   Config config = small_job("mlp", directory);

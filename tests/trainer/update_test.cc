@@ -1,4 +1,4 @@
-// From averages to the update: either every rank takes a step, or none. Ranks are threads.
+// Tests the path from averages to the update: every rank takes a step, or none. Ranks are threads.
 
 #include <gtest/gtest.h>
 
@@ -21,8 +21,8 @@ namespace {
 using Mode = LossScaler::Mode;
 using Report = StepReport;
 
-/// A rank's contribution in one iteration: element i of every gradient is value · (1 + i / 16),
-/// which 16-bit floats represent exactly, times the loss scale.
+/// Returns a rank's contribution `value` in one iteration: element i of every gradient is value ·
+/// (1 + i / 16), which 16-bit floats represent exactly, times the loss scale.
 using GradientOf = std::function<float(int rank, int iteration)>;
 
 struct Course {
@@ -31,7 +31,7 @@ struct Course {
   std::vector<std::uint64_t> hashes;  ///< Hashes of the weights, after each iteration.
 };
 
-/// Each reading is one second after the previous one.
+/// A clock that advances by one second at each reading.
 class TickingClock final : public Clock {
  public:
   TimePoint now() const override { return TimePoint(std::chrono::seconds(++readings_)); }
@@ -40,7 +40,7 @@ class TickingClock final : public Clock {
   mutable int readings_ = 0;
 };
 
-/// Trains two parameters for `iterations` steps on `ranks` ranks, with gradients sent as float16.
+/// Trains two parameters for `iterations` steps on `ranks` ranks. Gradients are sent as float16.
 std::vector<Course> run_course(int ranks, int iterations, const std::string& optimizer,
                                const UpdateGate::Options& options, const GradientOf& gradient_of) {
   test::RuntimeJob job(ranks, {.calibrate = "off", .wire_dtype = DType::kFloat16});
@@ -80,7 +80,7 @@ float calm(int rank, int iteration) {
   return 0.125f * static_cast<float>(1 + (rank + iteration) % 3);
 }
 
-// The wire can represent all of float32's range: only the scaled gradient itself overflows.
+// The wire can represent all of float32's range, so only the scaled gradient overflows.
 constexpr int kOverflowAt = 3;
 constexpr float kTooMuch = 0x1p120f;
 
@@ -91,7 +91,7 @@ GradientOf with_one_overflow(int overflowing_rank) {
   };
 }
 
-// The clock advances only when it is read, so each measured call lasts one second: marking two
+// The clock advances only when it is read, so each measured call lasts one second: two marks of
 // gradients, one wait, and the exchange of the norm's parts.
 TEST(ExposedCommunicationTest, IsTheTimeOfEveryCallThatHandsOverOrWaits) {
   for (const Course& course : run_course(2, 3, "sgd", {}, calm)) {
@@ -120,9 +120,9 @@ TEST_P(OverflowTest, OfOneRankMakesAllRanksSkipTheSameStep) {
   }
 }
 
-// A course without the overflowing iteration ends with the same bits, so the skipped step changed
+// A course without the overflowing iteration must end with the same bits: the skipped step changes
 // neither moments nor step count. Loss scales differ after it, by powers of two, which change no
-// bit of gradients that stay within float16's normal numbers.
+// bit of gradients that are normal numbers of float16.
 TEST_P(OverflowTest, LeavesTheOptimizerAsItWas) {
   const UpdateGate::Options dynamic{.clip_norm = 0.5, .loss_scale = {.mode = Mode::kDynamic}};
   const Course skipping = run_course(2, 6, GetParam(), dynamic, with_one_overflow(1))[0];
@@ -136,8 +136,8 @@ TEST_P(OverflowTest, LeavesTheOptimizerAsItWas) {
 INSTANTIATE_TEST_SUITE_P(Optimizers, OverflowTest, testing::Values("sgd", "adamw"),
                          [](const auto& tested) { return std::string(tested.param); });
 
-// A job with and without a loss scale: a power of two within float16's range only changes values
-// that would have been lost to underflow.
+// A loss scale that is a power of two within float16's range changes only values that would have
+// been lost to underflow.
 TEST(LossScaledUpdateTest, TakesTheScaleOffAgain) {
   const UpdateGate::Options off{.clip_norm = 0.5};
   const UpdateGate::Options fixed{.clip_norm = 0.5,

@@ -6,7 +6,7 @@
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 
-Started by mpirun, torchrun or srun. `docs/horovod.md` says what differs.
+Start the program by mpirun, torchrun or srun. `docs/horovod.md` lists the differences from Horovod.
 """
 
 from __future__ import annotations

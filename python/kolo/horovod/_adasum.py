@@ -1,12 +1,12 @@
-"""Adasum: the average of gradients with one direction, the sum of orthogonal ones.
+"""Adasum: averages gradients that have the same direction, and sums gradients that are orthogonal.
 
     Adasum(a, b) = (1 - a·b / (2 |a|²)) a + (1 - a·b / (2 |b|²)) b
 
-Pairs of ranks are combined, then pairs of pairs. Maleki et al., "Scaling distributed training with adaptive summation",
-MLSys 2021.
+Adasum combines pairs of ranks, then pairs of these results, and so on. Maleki et al., "Scaling distributed training
+with adaptive summation", MLSys 2021.
 
 Every result is a linear combination of the ranks' tensors, so the inner products of these tensors (n x n numbers)
-determine the factor of each:
+determine the factor of each tensor:
 
     all_to_all    rank r gets part r of all ranks' tensors
     all_reduce    sums the inner products of the parts to those of the whole tensors
@@ -27,13 +27,14 @@ from kolo.torch._tensors import number_memory
 from ._job import ProcessSet
 from ._operations import Handle, Operation, staged
 
-# If the parts of a combination cancel, its square has an error of about 1e-15 of theirs: anything below is zero.
+# If the parts of a combination cancel, its square has an error of about 1e-15 of their squares, so smaller values count
+# as zero.
 _ZERO = 1e-14
 
 
 def factors(products: Tensor) -> Tensor:
-    """The factor of each rank's tensor in the result. `products`: float64 [n, n], inner products of the ranks'
-    tensors."""
+    """Returns the factor of each rank's tensor in the result. `products` are the inner products of the ranks' tensors,
+    float64 [n, n]."""
     combined = list(torch.eye(len(products), dtype=products.dtype))
     while len(combined) > 1:
         pairs = [_pair(a, b, products) for a, b in zip(combined[::2], combined[1::2])]
@@ -69,7 +70,7 @@ def start_adasum(tensors: Sequence[Tensor], name: str, in_place: bool, process_s
 
 
 class _Together:
-    """Several operations with a combined result."""
+    """Several operations, whose results are returned together."""
 
     def __init__(self, handles: list[Handle], value: list[Tensor]) -> None:
         self._handles = handles
@@ -85,15 +86,15 @@ class _Together:
 
 
 def _start(tensors: Sequence[Tensor], results: Sequence[Tensor], name: str, process_set: ProcessSet) -> Handle:
-    """As `start_adasum`, for tensors of one type."""
+    """Works like `start_adasum`, for tensors of one type."""
     group = process_set.group()
     size = group.size
     widths = [-(-tensor.numel() // size) for tensor in tensors]
-    mine = tensors[0].new_zeros(size, sum(widths))  # [receiving rank, its parts of all tensors]
+    mine = tensors[0].new_zeros(size, sum(widths))  # [receiving rank, that rank's parts of all tensors]
     for tensor, part in zip(tensors, mine.split(widths, dim=1)):
         padded = torch.nn.functional.pad(tensor.reshape(-1), (0, part.numel() - tensor.numel()))
         part.copy_(padded.view_as(part))
-    parts = torch.empty_like(mine)  # [source rank, its part for this rank]
+    parts = torch.empty_like(mine)  # [source rank, that rank's part for this rank]
 
     def multiply() -> Handle:
         doubles = [part.double() for part in parts.split(widths, dim=1)]

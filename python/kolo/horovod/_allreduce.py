@@ -163,22 +163,22 @@ allreduce_, grouped_allreduce_ = calls(
 def sparse_allreduce_async(
     tensor: Tensor, name: str, op: int, process_set: ProcessSet = global_process_set
 ) -> Callable[[], Tensor]:
-    """Sums or averages sparse tensors. Returns a function that gives the result, coalesced.
+    """Sums or averages sparse tensors. Returns a function that returns the coalesced result.
 
-    The operation begins when that function is called, which all ranks do in one order.
+    The operation begins when that function is called. All ranks must call such functions in the same order.
     """
     if not isinstance(tensor, Tensor) or tensor.layout != torch.sparse_coo:
         kind = tensor.layout if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"
         raise ValueError(f"sparse_allreduce_async takes a tensor of torch.sparse_coo, not {kind}")
     group = _group_of(process_set, op)
-    # Kolo compares only the height and the width of tables, so other shapes are part of the name.
+    # Kolo compares only the height and the width of tables, so the name contains the shape of other tensors.
     own_name = name if tensor.sparse_dim() == 1 and tensor.dense_dim() < 2 else f"{name} {list(tensor.shape)}"
     return lambda: _sum(group, [tensor], own_name, op)[0]
 
 
 def sparse_allreduce(tensors: Sequence[Tensor], name: str, op: int, process_set: ProcessSet) -> list[Tensor]:
-    """As `sparse_allreduce_async`, for several tensors, which share their exchanges; blocks. All are summed in one
-    type."""
+    """Works like `sparse_allreduce_async`, for several tensors, which share their exchanges and are summed in one type.
+    Blocks."""
     return _sum(_group_of(process_set, op), tensors, name, op)
 
 

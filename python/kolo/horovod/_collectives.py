@@ -1,4 +1,4 @@
-"""The other collectives of tensors."""
+"""The collectives of tensors, except all-reduces."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _gather(tensors: Sequence[Tensor], terms: tuple[str | None, ProcessSet]) -> 
 class _AllGather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, terms: tuple[str | None, ProcessSet], *tensors: Tensor) -> tuple[Tensor, ...]:
-        operation = _gather(tensors, terms)  # It raises the error if one is not a tensor.
+        operation = _gather(tensors, terms)  # Raises an error if one is not a tensor.
         ctx.process_set = terms[1]
         ctx.rows = [tensor.shape[0] for tensor in tensors]
         return tuple(synchronize(operation))
@@ -103,7 +103,7 @@ allgather, grouped_allgather = calls(
 def broadcast_async_(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle:
-    """Copies the tensor of rank `root_rank` of the job to that of all ranks. Returns a handle for `poll` and
+    """Copies the tensor of rank `root_rank` of the job to the tensors of all ranks. Returns a handle for `poll` and
     `synchronize`."""
     staging = Staging()
     memory = moved_memory(staging.written(tensor))
@@ -116,7 +116,7 @@ def broadcast_async_(
 def broadcast_(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Tensor:
-    """As `broadcast_async_`; returns the tensor."""
+    """Works like `broadcast_async_`; returns the tensor."""
     synchronize(broadcast_async_(tensor, root_rank, name, process_set))
     return tensor
 
@@ -124,7 +124,7 @@ def broadcast_(
 def broadcast_async(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle:
-    """As `broadcast_async_`, in a new tensor."""
+    """Works like `broadcast_async_`, in a new tensor."""
     check_dense([tensor])
     return broadcast_async_(tensor.detach().clone(), root_rank, name, process_set)
 
@@ -132,7 +132,7 @@ def broadcast_async(
 def broadcast(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Tensor:
-    """As `broadcast_async`. Differentiable: the root gets the average of the gradients."""
+    """Works like `broadcast_async`. Differentiable: the root gets the average of the gradients."""
     return _Broadcast.apply(tensor, root_rank, name, process_set)
 
 
@@ -158,7 +158,8 @@ def alltoall(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """As `alltoall_async`; returns the received splits only where `splits` are given. Differentiable."""
+    """Works like `alltoall_async`, but blocks. Returns the received splits only if `splits` is given.
+    Differentiable."""
     output, received = _AllToAll.apply(tensor, splits, name, process_set)
     return output if splits is None else (output, received)
 
@@ -171,8 +172,8 @@ def alltoall_async(
 ) -> Handle:
     """Sends each rank a slice of the first dimension, and concatenates the slices that all ranks send to this one.
 
-    `splits`: rows for each rank; None: as many for each. Returns a handle; `synchronize` gives the tensor, and the
-    rows that came from each rank.
+    `splits` has the number of rows for each rank; None means equally many for all ranks. Returns a handle;
+    `synchronize` returns the tensor, and the number of rows that each rank has sent.
     """
     _check_rows([tensor])
     group = process_set.group()
@@ -215,7 +216,7 @@ def _splits(splits: Any, rows: int, size: int) -> list[int]:
 class _AllToAll(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, splits: Any, name: str | None, process_set: ProcessSet) -> Any:
-        operation = alltoall_async(tensor, splits, name, process_set)  # It raises the error if it is not a tensor.
+        operation = alltoall_async(tensor, splits, name, process_set)  # Raises an error if it is not a tensor.
         ctx.process_set = process_set
         ctx.shape = tensor.shape
         output, ctx.received = synchronize(operation)
@@ -315,14 +316,14 @@ reducescatter, grouped_reducescatter = calls(
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Returns when every rank has called it."""
+    """Blocks until every rank has called it."""
     with internal_errors():
         process_set.group().barrier()
 
 
 def join(device: int = -1) -> int:
-    """This rank has run out of data: it takes part in what the others do, until all have joined. Returns the rank that
-    joined last. `device` says nothing."""
+    """For a rank that has run out of data: takes part in the operations of other ranks until all ranks have joined.
+    Returns the rank that joined last. `device` is ignored."""
     with internal_errors():
         return current().runtime.join()
 
@@ -340,11 +341,12 @@ def _check_rows(tensors: Sequence[Tensor]) -> None:
 
 
 def _elements_of(heights: Sequence[int], tensor: Tensor, memory: Memory) -> list[int]:
-    """Elements of `memory` in so many rows of `tensor`; bytes if Kolo does not have its type."""
+    """Returns the elements of `memory` in these numbers of rows of `tensor`; they are bytes if Kolo lacks the tensor's
+    type."""
     scale = tensor.element_size() // memory.dtype.itemsize
     return [height * math.prod(tensor.shape[1:]) * scale for height in heights]
 
 
 def _rows_name(name: str | None, verb: str) -> str | None:
-    """The name of the exchange of row counts, in the operation that the user calls `name`."""
+    """Returns the name of the exchange of row counts of the operation that the user calls `name`."""
     return name and f"{verb}.{name}.rows"

@@ -1,4 +1,4 @@
-"""Functions that give all ranks the state of one rank: parameters, optimizers, objects."""
+"""Functions that copy the state of one rank to all ranks: parameters, optimizers, objects."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ __all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state", 
 def broadcast_parameters(params: Any, root_rank: int) -> None:
     """Copies the parameters of rank `root_rank` to all ranks, in place.
 
-    `params`: a `state_dict()`, or a list of tensors or of pairs of name and tensor; also `named_parameters()` itself.
-    Errors: ValueError for anything else; HorovodInternalError that names a parameter that differs between ranks.
+    `params` is a `state_dict()`, a list of tensors or of pairs of name and tensor, or `named_parameters()`.
+    Errors: ValueError for another `params`; HorovodInternalError, which names the parameter, if it differs between
+            ranks.
     """
     named: list[Any]
     if isinstance(params, dict):
@@ -40,7 +41,7 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Place:
-    """Placeholder of a tensor in a state that is sent as an object."""
+    """Stands for a tensor in a state that is sent as an object."""
 
     number: int
     shape: tuple[int, ...]
@@ -48,8 +49,8 @@ class _Place:
 
 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, model: Any = None) -> None:
-    """Copies the options and the state of the optimizer of rank `root_rank` to all ranks. State that it does not have
-    yet is dropped on the others, too. `model` is ignored.
+    """Copies the options and the state of the optimizer of rank `root_rank` to all ranks. The other ranks drop state
+    that rank `root_rank` does not have. `model` is ignored.
 
     Errors: ValueError for LBFGS, and if the ranks' optimizers have different parameters.
     """
@@ -79,7 +80,7 @@ def _check_parameters(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -
 
 
 def _take(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Replaces the state in place: schedulers and wrapped optimizers hold references to the groups."""
+    """Replaces the state in place, because schedulers and wrapped optimizers hold references to the groups."""
     parameters = [each for group in optimizer.param_groups for each in group["params"]]
     numbers = [number for group in state["param_groups"] for number in group["params"]]
     for mine, theirs in zip(optimizer.param_groups, state["param_groups"]):
@@ -92,7 +93,8 @@ def _take(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Returns the object of rank `root_rank`, on all ranks. It is pickled, by cloudpickle if that is installed."""
+    """Returns the object of rank `root_rank` on all ranks. The object is pickled, by cloudpickle if that is
+    installed."""
     name = name or "object"
     content = _to_bytes(obj) if rank() == root_rank else None
     length = torch.tensor([0 if content is None else len(content)])

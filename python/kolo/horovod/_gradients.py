@@ -20,14 +20,14 @@ _WIRE_DTYPES = (torch.float32, torch.float64)
 
 
 class Exchange:
-    """Combines the gradients of some parameters over all ranks, once per step. Each gradient is sent as soon as it has
-    been computed in the given number of backward passes.
+    """Combines the gradients of some parameters over all ranks, once per step. Each gradient is sent as soon as
+    `passes_per_step` backward passes have computed it.
 
-    Gradients are copied into Kolo's arena, which the other ranks of the node can read, and back: the program may set
-    them to None, or keep them. Parameters with sparse gradients are exchanged row by row. In the first step of a job
-    all ranks agree on which ones these are, so in that step nothing overlaps with the backward pass.
+    Gradients are copied to Kolo's arena, which the other ranks of the node can read, and back, so the program may set
+    them to None or keep them. Sparse gradients are exchanged row by row. In the first step of a job all ranks agree on
+    which gradients are sparse, so in that step no exchange overlaps the backward pass.
 
-    Threads: the one of the backward pass, then that of `finish`.
+    Threads: first the thread of the backward pass, then the thread of `finish`.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class Exchange:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a step has gradients and is not over."""
+        """Whether gradients of the current step have been computed."""
         return any(left < self._passes_per_step for left in self._passes_left)
 
     @torch.no_grad()
     def _count(self, index: int) -> None:
-        """A backward pass has computed a gradient. After the last pass it is complete; in the first step it waits for
-        `finish`."""
+        """Counts a backward pass that has computed a gradient, and sends the gradient after the last pass, or in
+        `finish` if this is the first step."""
         if self._passes_left[index] == 0:
             raise AssertionError(
                 f"the gradient {self._names[index]!r} was computed more than backward_passes_per_step="
@@ -78,7 +78,7 @@ class Exchange:
                 self._send(self._dense[index])
 
     def check_covers(self, param_groups: list[dict[str, Any]]) -> None:
-        """Errors: ValueError if a parameter would be updated by this rank's own gradient."""
+        """Raises ValueError if a parameter would be updated by this rank's gradient alone."""
         covered = set(map(id, self._parameters))
         for index, group in enumerate(param_groups):
             for place, parameter in enumerate(group["params"]):
@@ -105,7 +105,8 @@ class Exchange:
         self.reset()
 
     def reset(self, passes_per_step: int | None = None) -> None:
-        """Drops a step that has begun, and sets the number of backward passes. Collective if a step has begun."""
+        """Drops the current step, and sets the number of backward passes. Collective if gradients of the step were
+        sent."""
         self._passes_per_step = passes_per_step or self._passes_per_step
         self._passes_left = [self._passes_per_step] * len(self._passes_left)
         if self._set is None or not any(dense.is_sent for dense in self._dense.values()):
@@ -117,7 +118,8 @@ class Exchange:
         self._set.wait()
 
     def _agree(self) -> None:
-        """Agrees with the other ranks on which gradients are sparse, and on names, shapes and types of the others."""
+        """Agrees with the other ranks on which gradients are sparse, and on names, shapes and types of dense
+        gradients."""
         self._name = current().next_name("optimizer", self._process_set)
         sparse_dims = torch.tensor([self._sparse_dim(parameter) for parameter in self._parameters])
         allreduce_(sparse_dims, name=f"{self._name}.sparse", op=Max, process_set=self._process_set)
@@ -137,7 +139,7 @@ class Exchange:
         self._job = current()
 
     def _sparse_dim(self, parameter: Parameter) -> int:
-        """Sparse dimensions of a gradient that is exchanged by rows; 0 if it is dense or None."""
+        """Returns the number of sparse dimensions of a gradient that is exchanged by rows; 0 if it is dense or None."""
         gradient = parameter.grad
         return 0 if gradient is None or not gradient.is_sparse or self._sparse_as_dense else gradient.sparse_dim()
 
@@ -176,7 +178,7 @@ class Exchange:
             parameter.grad.mul_(self._predivide_factor)
 
     def _exchange_rows(self) -> None:
-        """Tables of one type share their exchanges."""
+        """Exchanges sparse gradients. All gradients of one type share their exchanges."""
         for is_double in (False, True):
             indices = [i for i in self._sparse_dims if (self._parameters[i].dtype == torch.float64) == is_double]
             if not indices:
@@ -195,7 +197,7 @@ class Exchange:
 
 
 class _Dense:
-    """A gradient whose copy in the arena is exchanged."""
+    """A dense gradient, which is exchanged through its copy in the arena."""
 
     view: Tensor
     """Its memory in the arena."""

@@ -1,4 +1,4 @@
-"""The job of this process: its begin and end, the positions of ranks, and subsets of ranks."""
+"""The job of this process: `init` and `shutdown`, the positions of ranks, and subsets of ranks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HorovodInternalError(RuntimeError):
 
 @contextlib.contextmanager
 def internal_errors() -> Iterator[None]:
-    """Raises errors of Kolo as HorovodInternalError, except ValueErrors, which are errors of the caller."""
+    """Converts errors of Kolo to HorovodInternalError, except UsageError, which is a ValueError of the caller."""
     try:
         yield
     except UsageError:
@@ -45,7 +45,7 @@ def internal_errors() -> Iterator[None]:
 
 
 class Job:
-    """One connection to a job: from `init` to `shutdown`. Construction is collective."""
+    """A connection to a job, from `init` to `shutdown`. The constructor is collective."""
 
     def __init__(self) -> None:
         self.runtime = _open()
@@ -63,15 +63,16 @@ class Job:
         self.cross_size = len(peers)
 
     def next_name(self, kind: str, process_set: ProcessSet) -> str:
-        """A name that is new in a set of ranks, such as "optimizer 2". All its ranks ask for names in one order."""
+        """Returns a name that is new in a process set, such as "optimizer 2". All its ranks ask for names in the same
+        order."""
         key = (kind, process_set.process_set_id)
         self._named[key] += 1
         return f"{kind} {self._named[key]}"
 
 
 def _open() -> kolo.Runtime:
-    """Under torchrun, ranks meet through torch's own store, so that they belong to its agent and the program may start
-    torch.distributed, too; otherwise as in `kolo.open`: under mpirun through PMIx."""
+    """Opens the job. Under torchrun, ranks meet through torch's own store, so that the program may also start
+    torch.distributed; otherwise they meet as in `kolo.open`, under mpirun through PMIx."""
     meeting = meet_by_environment("env://")
     if meeting is None:
         return kolo.open()
@@ -83,57 +84,57 @@ _current: Job | None = None
 
 
 def is_initialized() -> bool:
-    """Whether `init` has been called, and no `shutdown` since."""
+    """Returns whether `init` was called, without a later `shutdown`."""
     return _current is not None
 
 
 def current() -> Job:
-    """The job. Errors: ValueError before `init` and after `shutdown`."""
+    """Returns the job. Raises ValueError before `init` and after `shutdown`."""
     if _current is None:
         raise ValueError("Kolo has not been initialized; call hvd.init() first")
     return _current
 
 
 def rank() -> int:
-    """This process's rank, from 0 to size() - 1."""
+    """Returns this process's rank, from 0 to size() - 1."""
     return current().runtime.rank
 
 
 def size() -> int:
-    """Number of processes in the job."""
+    """Returns the number of processes in the job."""
     return current().runtime.size
 
 
 def local_rank() -> int:
-    """This process's rank within its node."""
+    """Returns this process's rank within its node."""
     return current().runtime.local_rank
 
 
 def local_size() -> int:
-    """Number of processes on this node."""
+    """Returns the number of processes on this node."""
     return current().runtime.local_size
 
 
 def cross_rank() -> int:
-    """Index of this node among the nodes that have this local rank."""
+    """Returns the index of this node among the nodes that have this local rank."""
     return current().cross_rank
 
 
 def cross_size() -> int:
-    """Number of nodes that have this local rank."""
+    """Returns the number of nodes that have this local rank."""
     return current().cross_size
 
 
 # --- subsets of its ranks --------------------------------------------------------------------------
 
-# Address space of a member's arena. All sets of a rank together have 16 GiB (the option `group_arena_bytes`).
+# Address space of a member's arena. All process sets of a rank share 16 GiB (the option `group_arena_bytes`).
 _ARENA_BYTES = 1 << 30
 
 
 class ProcessSet:
-    """A set of ranks, for the argument `process_set` of operations, once `init` or `add_process_set` has added it.
+    """A set of ranks. Pass it as `process_set` to operations after `init` or `add_process_set` has added it.
 
-    `ranks`: ranks of the job; they are sorted. Roots of operations are ranks of the job, too.
+    `ranks` are ranks of the job; the constructor sorts them. Roots of operations are ranks of the job, too.
     Errors: ValueError unless they are integers.
     """
 
@@ -151,22 +152,23 @@ class ProcessSet:
         self._group: kolo.Group | None = None
 
     def size(self) -> int | None:
-        """Number of ranks; None if the set is not part of the job."""
+        """Returns the number of ranks; None if the set is not part of the job."""
         return None if self.process_set_id is None else len(self._ranks())
 
     def rank(self) -> int | None:
-        """This process's rank in the set; None if the set is not part of the job.
+        """Returns this process's rank in the set; None if the set is not part of the job.
 
         Errors: ValueError if this process is not in the set.
         """
         return None if self.process_set_id is None else self.group().rank
 
     def included(self) -> bool | None:
-        """Whether this process is in the set."""
+        """Returns whether this process is in the set."""
         return None if self.ranks is None else rank() in self._ranks()
 
     def group(self) -> kolo.Group:
-        """Kolo's group of these ranks. Errors: ValueError if the set is not part of the job, or lacks this rank."""
+        """Returns Kolo's group of these ranks. Raises ValueError if the set is not part of the job, or lacks this
+        rank."""
         if self.process_set_id is None:
             raise ValueError(f"{self} is not part of the job; pass it to hvd.init or hvd.add_process_set first")
         if self._group is None:
@@ -174,7 +176,7 @@ class ProcessSet:
         return self._group
 
     def root(self, root_rank: int) -> int:
-        """Rank in the group of a rank of the job. Errors: ValueError if the set lacks that rank."""
+        """Translates `root_rank`, a rank of the job, to a rank of the set. Raises ValueError if the set lacks it."""
         try:
             return self._ranks().index(root_rank)
         except ValueError:
@@ -190,7 +192,7 @@ class ProcessSet:
         self.process_set_id = number
 
     def leave(self) -> None:
-        """The set is no longer part of a job."""
+        """Removes the set from its job."""
         self._group = None
         self.process_set_id = None
 
@@ -223,7 +225,7 @@ global_process_set: ProcessSet = _GlobalProcessSet()
 
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
-    """Adds a set of ranks to the job and returns it. Called by all ranks, in one order.
+    """Adds a set of ranks to the job and returns it. All ranks must call it, in the same order.
 
     Errors: ValueError if there is a set of these ranks, or if one of them is not in the job; HorovodInternalError if a
             rank would be in more than 15 sets.
@@ -244,7 +246,8 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Removes a set from the job. Called by all ranks. Returns whether it was part of the job; the global one stays."""
+    """Removes a set from the job. All ranks must call it. Returns whether the set was removed; the global set never
+    is."""
     removed = current().process_sets.pop(process_set.process_set_id or 0, None)
     if removed is None:
         return False
@@ -256,10 +259,10 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
 
 def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
-    """Joins the job. Collective. Repeated calls do nothing; after `shutdown` it joins another job.
+    """Joins the job. Collective. Repeated calls do nothing; a call after `shutdown` joins another job.
 
-    `comm`: None, or all ranks of the job, as a list or as a communicator of mpi4py: Kolo uses the launcher's job.
-    `process_sets`: sets to add at once; "dynamic" is accepted and ignored, since sets may always be added.
+    `comm` is None, or all ranks of the job as a list or as a communicator of mpi4py, because Kolo uses the launcher's
+    job. `process_sets` are sets to add; "dynamic" is ignored, because sets may always be added.
     Errors: ValueError for another `comm`, and for process sets as in `add_process_set`.
     """
     global _current
@@ -278,7 +281,7 @@ def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = Non
                 add_process_set(process_set)
             except ValueError as error:
                 raise ValueError(f"process_sets[{index}]: {error}") from None
-    except ValueError:  # Errors of the arguments, which are the same on all ranks.
+    except ValueError:  # All ranks have the same arguments, and so the same error.
         shutdown()
         raise
 
@@ -298,7 +301,7 @@ def _check_is_world(comm: Any, runtime: kolo.Runtime) -> None:
 
 
 def shutdown() -> None:
-    """Waits until all ranks call it, and leaves the job. Without a job it does nothing."""
+    """Waits until all ranks call it, and then leaves the job. Does nothing without a job."""
     global _current
     if _current is None:
         return
@@ -310,9 +313,9 @@ def shutdown() -> None:
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
-    """Does nothing if the option `timeline` has this path already.
+    """Does nothing if the option `timeline` already has this path.
 
-    Errors: ValueError otherwise: Kolo writes a timeline from the start of a job or not at all.
+    Errors: ValueError otherwise, because a timeline begins with the job.
     """
     if current().runtime.setting("timeline") != str(file_path):
         raise ValueError(
@@ -327,12 +330,12 @@ def stop_timeline() -> None:
 
 
 def mpi_threads_supported() -> bool:
-    """True: Kolo makes no call of MPI, so a program may use MPI in any thread."""
+    """Returns True: Kolo does not call MPI, so a program may use MPI in any thread."""
     return True
 
 
 def _no() -> bool:
-    """False: Kolo moves bytes itself."""
+    """Returns False: Kolo itself transports data."""
     return False
 
 
@@ -340,5 +343,5 @@ mpi_enabled = mpi_built = gloo_enabled = gloo_built = ddl_built = ccl_built = cu
 
 
 def nccl_built() -> int:
-    """0: tensors are in host memory."""
+    """Returns 0, because tensors are in host memory."""
     return 0

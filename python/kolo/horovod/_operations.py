@@ -24,8 +24,8 @@ __all__ = ["poll", "synchronize"]
 
 
 class Handle(Protocol):
-    """An operation in flight, for `poll` and `synchronize`. Handle and tensors may be dropped; the operation goes
-    on."""
+    """An operation in flight, for `poll` and `synchronize`. The program may drop the handle and the tensors; the
+    operation goes on."""
 
     def done(self) -> bool: ...
 
@@ -33,7 +33,7 @@ class Handle(Protocol):
 
 
 class Operation(KoloWork):
-    """An operation that keeps its result, which is in `value` once `finish` has run."""
+    """An operation that keeps its result. The result is `value` once `finish` has run."""
 
     def __init__(self, tickets: Sequence[Ticket], value: Any, finish: Callable[[], None] = nothing) -> None:
         super().__init__(tickets, finish, value, None)
@@ -42,15 +42,15 @@ class Operation(KoloWork):
 
 
 class Staged:
-    """An operation of two stages. The first stage, such as an exchange of sizes, is in flight; when it is over, `begin`
-    starts the second stage, which needs its result.
+    """An operation of two stages. The first stage, such as an exchange of sizes, is in flight. When it is over, `begin`
+    starts the second stage, which needs the result of the first.
 
-    The second stage is started by whichever thread finds the first stage over first: the thread that completes futures,
-    or a thread that waits for the result. So a rank whose program is busy does not hold up the others.
+    Either the thread that completes futures or a thread that waits for the result starts the second stage. So other
+    ranks need not wait for a rank whose program is busy.
     """
 
     def __init__(self, job: Job, first: Ticket, begin: Callable[[], Handle], after: Staged | None) -> None:
-        """`after`: an operation whose second stage must start before this one's."""
+        """`after` is an operation whose second stage must start before the second stage of this one."""
         self._rest: Handle | None = None
         self._begin = begin
         self._after = after
@@ -61,17 +61,16 @@ class Staged:
                 return descriptor_of(first)
             with contextlib.suppress(Exception):  # Callers of `result` get the error.
                 self._first.wait()
-            # Otherwise Kolo would count this thread among those that may still submit operations for which other ranks
-            # wait.
+            # Otherwise Kolo would count this thread as one that may still submit operations for which other ranks wait.
             job.runtime.leave_thread()
             return None
 
-        # An error here is also raised to every thread that waits.
+        # Ignores errors here, because every thread that waits also gets them.
         completions().watch(step, lambda error: None)
 
     def _start(self) -> None:
         if self._after is not None:
-            with contextlib.suppress(Exception):  # It raises its own errors.
+            with contextlib.suppress(Exception):  # `after` raises its errors itself.
                 self._after._first.wait()
             self._after = None
         self._rest = self._begin()
@@ -92,8 +91,8 @@ class Staged:
 
 
 def staged(first: Ticket, begin: Callable[[], Handle], name: str | None, process_set: ProcessSet) -> Handle:
-    """A `Staged` operation. The second stages of operations with one name start in the order of their calls, which is
-    the same on all ranks."""
+    """Makes a `Staged` operation. The second stages of operations with one name start in the order of their calls,
+    which is equal on all ranks."""
     job = current()
     key = (process_set.process_set_id, name)
     handle = job.latest_staged[key] = Staged(job, first, begin, job.latest_staged.get(key))
@@ -101,7 +100,7 @@ def staged(first: Ticket, begin: Callable[[], Handle], name: str | None, process
 
 
 def poll(handle: Handle) -> bool:
-    """Whether the operation is over, so that `synchronize` does not block."""
+    """Returns whether the operation is over, so that `synchronize` does not block."""
     return handle.done()
 
 
@@ -125,8 +124,8 @@ S = TypeVar("S")
 def calls(
     terms: Callable[P, T], run: Callable[[Sequence[Tensor], T], R], first: Callable[[R], S], name: str, doc: str
 ) -> tuple[Callable[Concatenate[Tensor, P], S], Callable[Concatenate[Sequence[Tensor], P], R]]:
-    """The operation `name` and its grouped form. Both take the arguments of `terms` after the tensors; `run` starts the
-    operation, and `first` extracts the result for one tensor."""
+    """Makes the function `name` and its grouped form. Both take the arguments of `terms` after the tensors. `run`
+    starts the operation, and `first` extracts the result for one tensor."""
 
     def single(tensor: Tensor, *args: P.args, **kwargs: P.kwargs) -> S:
         return first(run([tensor], terms(*args, **kwargs)))
@@ -147,7 +146,7 @@ def calls(
 
 
 class First:
-    """The handle for one tensor, over a grouped operation."""
+    """The handle of an operation on one tensor, which wraps a grouped operation."""
 
     def __init__(self, grouped: Handle) -> None:
         self._grouped = grouped
@@ -161,15 +160,15 @@ class First:
 
 # --- names that contain shapes, so that ranks with different shapes disagree -------------------------
 
-# A longer name has a digest of its shapes instead.
+# Longest text of shapes in a name; a name has a digest of longer texts.
 _LONGEST = 200
 
 
 def name_of_tensors(verb: str, name: str | None, tensors: Sequence[Tensor], terms: str) -> str | None:
-    """The name of an operation `verb` that the user calls `name`, whose tensors have the same shapes on all ranks.
+    """Returns Kolo's name for the operation `verb` that the user calls `name`. Shapes are equal on all ranks.
 
-    Kolo compares types and numbers of elements. The name contains shapes that these do not determine; if the user gives
-    no name, it also contains the other `terms`. None: Kolo chooses the name.
+    Kolo compares types and numbers of elements. If these do not determine the shapes, the name contains the shapes and,
+    if the user gives no name, the other `terms`. None means that Kolo chooses the name.
     """
     shapes = [tuple(tensor.shape) for tensor in tensors]
     is_told = all(len(shape) == 1 for shape in shapes)
@@ -177,8 +176,8 @@ def name_of_tensors(verb: str, name: str | None, tensors: Sequence[Tensor], term
 
 
 def name_of_rows(verb: str, name: str | None, part: int | None, tensor: Tensor) -> str | None:
-    """As `name_of_tensors`, if ranks may have different numbers of rows. `part`: number of the tensor, if it has
-    one."""
+    """Works like `name_of_tensors`, if ranks may have different numbers of rows. `part` is the number of the tensor in
+    a list."""
     own = name if name is None or part is None else f"{name}.{part}"
     row = tuple(tensor.shape[1:])
     is_told = not row or (len(row) == 1 and row != (1,))

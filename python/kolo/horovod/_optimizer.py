@@ -32,17 +32,17 @@ def DistributedOptimizer(  # noqa: N802  # Horovod's name
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Returns `optimizer` as one whose `step` first combines the gradients of all ranks. They are sent while the
-    backward pass computes others.
+    """Returns an optimizer like `optimizer`, whose `step` first combines the gradients of all ranks. Gradients are sent
+    while the backward pass computes others.
 
     named_parameters: names for errors, usually `model.named_parameters()`, of all parameters.
     compression: `hvd.Compression.fp16` or `bf16`, or a class of yours.
-    backward_passes_per_step: gradients accumulate locally for so many backward passes, and are then sent.
+    backward_passes_per_step: number of backward passes for which gradients accumulate before they are sent.
     op: the reduction; with Adasum each rank updates by its own gradients, and the changes of parameters are combined.
-    gradient_predivide_factor: an average divides by it before the sum, and multiplies by it after.
-    groups, num_groups: are checked, and then ignored: Kolo plans which gradients share buckets.
+    gradient_predivide_factor: an average divides gradients by this before the sum, and multiplies the result by it.
+    groups, num_groups: checked, and then ignored, because Kolo itself plans buckets.
     sparse_as_dense: sends sparse gradients as dense ones.
-    process_set: the ranks that take part; on the others `step` uses their own gradients.
+    process_set: the ranks that combine gradients; on other ranks `step` uses the rank's own gradients.
 
     To change gradients before the update:
 
@@ -51,7 +51,7 @@ def DistributedOptimizer(  # noqa: N802  # Horovod's name
         with optimizer.skip_synchronize():
             optimizer.step()
 
-    Errors: ValueError for arguments; see `step`, `synchronize` and `zero_grad` for theirs.
+    Errors: ValueError for wrong arguments; `step`, `synchronize` and `zero_grad` document their errors.
     """
     check_op(op)
     if gradient_predivide_factor != 1.0 and op != Average:
@@ -80,8 +80,8 @@ def DistributedOptimizer(  # noqa: N802  # Horovod's name
 def _named(
     optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, Parameter]] | None
 ) -> dict[str, Parameter]:
-    """The parameters of the optimizer that need gradients, by name. If they have names, their order does not depend on
-    the optimizer."""
+    """Returns the parameters of the optimizer that need gradients, by name. The order is that of `named_parameters`, if
+    given."""
     ours = {
         id(parameter): (f"parameter {index}.{place}", parameter)
         for index, group in enumerate(optimizer.param_groups)
@@ -119,21 +119,22 @@ def _check_groups(groups: Any) -> None:
 
 
 class _Wrapping(torch.optim.Optimizer):
-    """Base of the classes that are put before the class of an optimizer."""
+    """Base of the classes that override methods of an optimizer's class."""
 
 
 def _wrapped(optimizer: torch.optim.Optimizer, wrapping: type[_Wrapping]) -> Any:
-    """`optimizer` as an object of a class that derives from `wrapping` and its own. An earlier wrapping is left out."""
+    """Returns `optimizer` as an object of a new class, derived from `wrapping` and the optimizer's class. Drops an
+    earlier wrapping."""
     own = type(optimizer).__bases__[1] if isinstance(optimizer, _Wrapping) else type(optimizer)
     kind = type(own.__name__, (wrapping, own), {"__module__": own.__module__})
     made: Any = object.__new__(kind)
-    # Skips methods set on the object itself, as some schedulers do: they would hide those of the class.
+    # Some schedulers set methods on the object itself. They are skipped, because they would hide those of the class.
     made.__dict__.update((key, value) for key, value in vars(optimizer).items() if key not in vars(wrapping))
     return made
 
 
 class _Distributed(_Wrapping):
-    """The part of the class that `DistributedOptimizer` adds."""
+    """The methods that `DistributedOptimizer` overrides or adds."""
 
     _hvd_exchange: Exchange | None = None
     """None: this rank shares its gradients with no other."""
@@ -159,8 +160,8 @@ class _Distributed(_Wrapping):
             self._hvd_should_synchronize = True
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Combines the gradients of all ranks, and updates the parameters. Gradients that a `closure` computes are
-        combined each time it is called."""
+        """Combines the gradients of all ranks, and updates the parameters. If there is a `closure`, gradients are
+        combined after each of its calls."""
         if self._hvd_should_synchronize and self._hvd_is_synchronized:
             warnings.warn(
                 "step() after synchronize() combines the gradients once more; call it within "
@@ -181,7 +182,7 @@ class _Distributed(_Wrapping):
         return loss
 
     def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
-        """Errors: AssertionError between a backward pass and `step` or `synchronize`."""
+        """Raises AssertionError between a backward pass and `step` or `synchronize`."""
         if self._hvd_exchange is not None and self._hvd_exchange.has_begun:
             raise AssertionError(
                 "zero_grad() was called after backward() and before step() or synchronize(), while gradients may be on "
@@ -198,7 +199,7 @@ class _Distributed(_Wrapping):
         self._forget_step(passes)
 
     def _forget_step(self, *passes: int) -> None:
-        """Collective if a step has begun."""
+        """Drops the current step. Collective if gradients of the step were sent."""
         if self._hvd_exchange is not None:
             with internal_errors():
                 self._hvd_exchange.reset(*passes)
@@ -207,7 +208,7 @@ class _Distributed(_Wrapping):
 
 
 class _AdasumSteps(_Wrapping):
-    """Each rank makes its own update, by its own gradients; the changes are combined.
+    """Each rank updates the parameters by its own gradients; then the changes of all ranks are combined.
 
     State of the optimizer, such as momentum, differs between ranks.
     """
@@ -216,7 +217,7 @@ class _AdasumSteps(_Wrapping):
     _hvd_compression: Any
 
     def synchronize(self) -> None:
-        """Does nothing: gradients stay on their ranks."""
+        """Does nothing, because gradients are not exchanged."""
 
     def skip_synchronize(self) -> NoReturn:
         raise AssertionError("with op=hvd.Adasum there is nothing to skip: gradients stay on their ranks")

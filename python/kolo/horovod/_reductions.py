@@ -1,4 +1,4 @@
-"""How tensors are combined, and how many bits per element are sent."""
+"""Reductions, and the compression of gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Adasum", "Average", "Compression", "Max", "Min", "Product", "Sum"]
 
 
 class ReduceOp(enum.IntEnum):
-    """How elements of different ranks are combined. The numbers are Horovod's."""
+    """The reductions, with the numbers of Horovod."""
 
     Average = 0
     Sum = 1
@@ -28,7 +28,7 @@ _NAMES = {Average: "average", Sum: "sum", Min: "min", Max: "max", Product: "prod
 
 
 def check_op(op: int) -> None:
-    """Errors: ValueError unless it is a reduction."""
+    """Raises ValueError unless `op` is a reduction."""
     try:
         ReduceOp(op)
     except ValueError:
@@ -36,7 +36,7 @@ def check_op(op: int) -> None:
 
 
 def name_of(op: int) -> str:
-    """Kolo's name of an elementwise reduction. Errors: ValueError for others."""
+    """Returns Kolo's name of an elementwise reduction. Raises ValueError for other values."""
     check_op(op)
     if op == Adasum:
         raise ValueError("hvd.Adasum combines whole tensors: it is for allreduce and DistributedOptimizer only")
@@ -44,7 +44,8 @@ def name_of(op: int) -> str:
 
 
 def chosen(op: int | None, average: bool | None) -> int:
-    """The reduction given by the arguments `op` and `average`, its predecessor; by default the average."""
+    """Returns the reduction that the argument `op`, or the deprecated argument `average`, gives; by default the
+    average."""
     if average is None:
         return Average if op is None else op
     if op is not None:
@@ -56,7 +57,8 @@ def chosen(op: int | None, average: bool | None) -> int:
 
 
 class Compressor:
-    """How gradients are sent. Your own class needs `compress` and `decompress`, and need not derive from this one."""
+    """Determines how gradients are sent. Another class with `compress` and `decompress` also works, without deriving
+    from this one."""
 
     wire_dtype: str | None = None
     """The type in which DistributedOptimizer sends float32 and float64; it then calls neither function. None: it sends
@@ -64,12 +66,12 @@ class Compressor:
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """The tensor to send, and the context for `decompress`."""
+        """Returns the tensor to send, and the context for `decompress`."""
         return tensor, None
 
     @staticmethod
     def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        """The combined tensor for the caller."""
+        """Returns the combined tensor for the caller."""
         return tensor
 
 

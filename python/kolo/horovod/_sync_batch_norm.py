@@ -17,8 +17,8 @@ __all__ = ["SyncBatchNorm"]
 
 
 class SyncBatchNorm(_BatchNorm):
-    """As torch's BatchNorm1d, 2d and 3d, with mean and variance over the batches of all ranks, which may differ in
-    size.
+    """Works like torch's BatchNorm1d, 2d and 3d, with mean and variance over the batches of all ranks, which may differ
+    in size.
 
     Shape: [N, C, ...].
     """
@@ -48,7 +48,7 @@ class SyncBatchNorm(_BatchNorm):
 
 
 def _by_channel(tensor: Tensor, like: Tensor) -> Tensor:
-    """[C] as [1, C, 1, ...]."""
+    """Reshapes [C] to [1, C, 1, ...], with the type and dimensions of `like`."""
     return tensor.to(like.dtype).view(1, -1, *[1] * (like.dim() - 2))
 
 
@@ -83,7 +83,7 @@ class _Normalize(torch.autograd.Function):
         input, weight, mean, scale = ctx.saved_tensors
         centered = (input - _by_channel(mean, input)) * _by_channel(scale, input)
         sums = torch.stack([gradient.double().sum(ctx.axes), (gradient * centered).double().sum(ctx.axes)])
-        of_bias, of_weight = sums.to(input.dtype)  # Only this rank's: an optimizer averages them.
+        of_bias, of_weight = sums.to(input.dtype)  # Only of this rank, because an optimizer averages them.
         by_input = None
         if ctx.needs_input_grad[0]:
             allreduce_(sums, name="sync_batch_norm.backward", op=Sum)

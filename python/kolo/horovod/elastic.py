@@ -12,8 +12,8 @@
 
     torchrun --nproc-per-node 4 --max-restarts 3 train.py
 
-A lost rank is a HorovodInternalError on all others. It ends their processes; torchrun starts all ranks again, and `run`
-continues from the last commit. Commits are files: see `docs/horovod.md`.
+If a rank is lost, the other ranks get a HorovodInternalError, which ends their processes. torchrun starts all ranks
+again, and `run` continues from the last commit. Commits are files; see `docs/horovod.md`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ _Result = TypeVar("_Result")
 
 
 def run(func: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Makes `func(state, ...)` begin with the last commit, or else with the state of rank 0, on all ranks. Collective.
+    """Wraps `func(state, ...)` so that all ranks begin with the last commit or, without a commit, with the state of
+    rank 0. Collective.
 
-    Errors: those of `func`, after which the process must end: the other ranks get a HorovodInternalError.
+    Errors: errors of `func`. The process must then end, and the other ranks get a HorovodInternalError.
     """
 
     @functools.wraps(func)
@@ -59,17 +60,17 @@ VARIABLE = "KOLO_COMMITS"
 
 
 class Commits:
-    """The file of the last commit. Only rank 0 touches it. Errors: OSError."""
+    """The file of the last commit. Only rank 0 reads and writes it. Errors: OSError."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
 
     def read(self) -> Any:
-        """The last content written; None if there is none."""
+        """Returns the last content written; None if there is none."""
         return torch.load(self._path, weights_only=False) if self._path.exists() else None
 
     def write(self, content: Any) -> None:
-        """Replaces the file atomically: whenever the process is killed, the file holds a whole commit or is missing."""
+        """Replaces the file atomically, so that it is always complete or missing, even if the process is killed."""
         draft = self._path.with_suffix(".draft")
         with open(draft, "wb") as file:
             torch.save(content, file)
@@ -82,10 +83,11 @@ class Commits:
 
 
 def commits_of_job() -> Commits | None:
-    """Commits of this job. KOLO_COMMITS names their folder, which every node must see. Without it, a job on one node
-    under torchrun has a private folder, for the lifetime of its agent. None if no agent can start the ranks again.
+    """Returns the commits of this job. KOLO_COMMITS names their folder, which all nodes must share. Without that
+    variable, a job on one node under torchrun has a private folder for the lifetime of its agent. Returns None if no
+    agent can start the ranks again.
 
-    Errors: ValueError that asks for KOLO_COMMITS; OSError.
+    Errors: ValueError if KOLO_COMMITS is needed; OSError.
     """
     named = os.environ.get(VARIABLE)
     if named:
@@ -97,12 +99,12 @@ def commits_of_job() -> Commits | None:
         return None
     if current().runtime.num_nodes > 1:
         raise ValueError(f"on several nodes, {VARIABLE} names a folder for commits that all of them see")
-    # The parent is the agent, which differs between jobs of one name.
+    # The parent process is the agent; its id differs between jobs with the same run id.
     return Commits(_private_folder() / f"{re.sub(r'[^A-Za-z0-9]', '_', run)}-{os.getppid()}.pt")
 
 
 def _private_folder() -> pathlib.Path:
-    """Commits are unpickled, so no other user may write there."""
+    """Returns a folder to which no other user may write, because commits are unpickled."""
     folder = pathlib.Path(tempfile.gettempdir()) / f"kolo-commits-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.stat()
@@ -123,7 +125,7 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         ...
         sampler.record_batch(batch_index, batch_size)      # after each step
 
-    Ranks get equally many samples: the last ones of an epoch may occur twice.
+    All ranks get equally many samples, so some samples of an epoch may occur twice.
     """
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
@@ -153,20 +155,20 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
 
     @property
     def processed_num(self) -> int:
-        """Samples of the epoch that are done if all ranks have recorded as many as this one."""
+        """The number of processed samples of the epoch, if all ranks have recorded as many as this rank."""
         here = len(self.processed_indices) - self._behind_at_reset
         return self._behind_at_reset + here * self.num_replicas
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """This rank has processed batch `batch_idx` of the iteration."""
+        """Records that this rank has processed batch `batch_idx` of the iteration."""
         self.record_indices(self.get_indices(batch_idx, batch_size))
 
     def record_indices(self, indices: Any) -> None:
-        """This rank has processed these samples."""
+        """Records that this rank has processed these samples."""
         self.processed_indices.update(indices)
 
     def get_indices(self, batch_idx: int, batch_size: int) -> list[int]:
-        """The samples of batch `batch_idx` of the iteration."""
+        """Returns the samples of batch `batch_idx` of the iteration."""
         return self.indices[batch_idx * batch_size : (batch_idx + 1) * batch_size]
 
     def state_dict(self) -> dict[str, Any]:
@@ -178,12 +180,12 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self.reset()
 
     def reset(self) -> None:
-        """Divides the rest of the epoch among the ranks again."""
+        """Divides the remaining samples of the epoch among the ranks again."""
         self.num_replicas, self.rank = size(), rank()
         self._behind_at_reset = len(self.processed_indices)
         left = [index for index in range(len(self.dataset)) if index not in self.processed_indices]
         if self.shuffle:
-            # All ranks do it from the same state.
+            # All ranks shuffle with the same seed, and so alike.
             generator = torch.Generator().manual_seed(self.seed + self.epoch)
             left = [left[place] for place in torch.randperm(len(left), generator=generator).tolist()]
         self.remaining_indices = left
@@ -200,17 +202,17 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
 
 
 class State:
-    """State that `commit` saves, `restore` restores and `sync` copies from rank 0 to all ranks; a base class."""
+    """Base class of states, which `commit` saves, `restore` restores, and `sync` copies from rank 0 to all ranks."""
 
     def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int]) -> None:
-        """As in Horovod: `hvd.broadcast_object` and `hvd.rank`, which derived classes may call."""
+        """The arguments are `hvd.broadcast_object` and `hvd.rank`, as in Horovod; derived classes may call them."""
         self._bcast_object = bcast_object
         self._rank = get_rank
         self._reset_callbacks: list[Callable[[], None]] = []
         self._commits: Commits | None = None  # Set by `run`.
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
-        """Calls these when a job continues from a commit, perhaps with another number of ranks."""
+        """Adds functions to call when a job continues from a commit, perhaps with another number of ranks."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
@@ -219,7 +221,7 @@ class State:
             callback()
 
     def commit(self) -> None:
-        """Saves the state in memory, and on disk for ranks that torchrun starts again. Collective."""
+        """Saves the state in memory and, for ranks that torchrun starts again, on disk. Collective."""
         self.save()
         if self._commits is not None:
             content = self.content()
@@ -227,10 +229,11 @@ class State:
                 self._commits.write(content)
 
     def check_host_updates(self) -> None:
-        """Does nothing: when hosts come or go, torchrun starts all ranks again."""
+        """Does nothing, because torchrun starts all ranks again when hosts come or go."""
 
     def attach(self, commits: Commits | None) -> None:
-        """For `run`: loads the last commit, if there is one, and gives all ranks the state of rank 0. Collective."""
+        """Used by `run`. Loads the last commit, if there is one, and copies the state of rank 0 to all ranks.
+        Collective."""
         self._commits = commits
         content = commits.read() if commits is not None and self._rank() == 0 else None
         goes_on = broadcast_object(content is not None, name="elastic commit")
@@ -241,16 +244,16 @@ class State:
             self.on_reset()
 
     def detach(self) -> None:
-        """For `run`: deletes the commits of a job that is done."""
+        """Used by `run`. Deletes the commits of a job that is done."""
         if self._commits is not None and self._rank() == 0:
             self._commits.forget()
 
     def content(self) -> Any:
-        """The content of a commit for all ranks, on rank 0. Collective."""
+        """Returns the content of a commit for all ranks; only rank 0 uses it. Collective."""
         raise NotImplementedError
 
     def load_content(self, content: Any) -> None:
-        """Loads the content of a commit, on rank 0."""
+        """Loads the content of a commit; called on rank 0."""
         raise NotImplementedError
 
     def save(self) -> None:
@@ -266,11 +269,12 @@ class State:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Rebuilds what depends on the number of ranks, before the callbacks of a job that continues."""
+        """Called when a job continues, before the callbacks. Derived classes rebuild objects that depend on the number
+        of ranks."""
 
 
 class _Objects:
-    """The objects of a state (its attributes with these names), as one of its parts."""
+    """The attributes of a state with these names, as one part of the state."""
 
     def __init__(self, state: State, names: Iterable[str]) -> None:
         self._state = state
@@ -285,7 +289,8 @@ class _Objects:
 
 
 class ObjectState(State):
-    """Objects that can be pickled, as attributes: `ObjectState(hvd.broadcast_object, hvd.rank, epoch=0)`."""
+    """A state of objects that can be pickled; they are attributes: `ObjectState(hvd.broadcast_object, hvd.rank,
+    epoch=0)`."""
 
     def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
         super().__init__(bcast_object, get_rank)
@@ -325,7 +330,7 @@ class ObjectState(State):
 
 
 class TorchState(ObjectState):
-    """Models, optimizers, samplers and objects, as attributes with the names of the arguments:
+    """A state of models, optimizers, samplers and objects, which are attributes with the names of the arguments:
 
         state = hvd.elastic.TorchState(model=model, optimizer=optimizer, batch=0, epoch=0)
     """
@@ -348,6 +353,6 @@ class TorchState(ObjectState):
 
 
 def _joined(sampler: ElasticSampler) -> dict[str, Any]:
-    """State of the sampler, with the samples that all ranks have processed. Collective."""
+    """Returns the state of the sampler, with the samples that all ranks have processed. Collective."""
     states = allgather_object(sampler.state_dict())
     return {**sampler.state_dict(), "processed_indices": set().union(*(each["processed_indices"] for each in states))}

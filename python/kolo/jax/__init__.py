@@ -1,4 +1,4 @@
-"""Kolo in JAX: sums and averages of trees of arrays over all ranks, between two jitted steps or inside one.
+"""Kolo in JAX: combines trees of arrays over all ranks, between two jitted steps or inside one.
 
     with kolo.open() as job:                                   # mpirun, torchrun, srun or alone
         for batch in batches:
@@ -31,7 +31,7 @@ from .. import _dtypes
 
 __all__ = ["all_reduce", "jit_all_reduce"]
 
-# JAX adopts NumPy memory with this alignment instead of copying it.
+# Alignment in bytes at which JAX adopts NumPy memory instead of copying it.
 _ALIGNMENT = 64
 
 _LINEAR = ("sum", "average")
@@ -45,7 +45,7 @@ def all_reduce(group: kolo.Group, tree: Any, op: str = "sum") -> Any:
             result has the shape, type and sharding of its array.
     Copies: none for arrays in host memory: Kolo reads them in place, and JAX adopts the memory of the results. Arrays
             on a GPU and sharded arrays are copied to the host and back.
-    `op`:   as in `Group.all_reduce`. All arrays of one type are one operation.
+    `op`: as in `Group.all_reduce`. All arrays of one type are combined in one operation.
     Errors: UsageError inside `jit` or another transformation of JAX: use `jit_all_reduce` there. Others as in
             `Group.all_reduce`.
     """
@@ -63,8 +63,8 @@ def all_reduce(group: kolo.Group, tree: Any, op: str = "sum") -> Any:
 
 
 def combine(group: kolo.Group, inputs: list[Any], results: list[np.ndarray], op: str, prefix: str = "") -> None:
-    """Combines arrays in host memory, in place where an input is also the result. All arrays of one type are one
-    operation. With a prefix, operations have names."""
+    """Combines arrays in host memory, in place if an input is also the result. All arrays of one type are combined in
+    one operation. With a prefix, operations have names."""
     same_type: dict[Any, list[int]] = {}
     for i, result in enumerate(results):
         same_type.setdefault(result.dtype, []).append(i)
@@ -79,7 +79,7 @@ def combine(group: kolo.Group, inputs: list[Any], results: list[np.ndarray], op:
 
 
 def _on_host(array: jax.Array) -> Any:
-    """The elements in host memory: the array itself, which is read by DLPack, or a copy."""
+    """Returns the elements in host memory: the array itself, which Kolo reads by DLPack, or a copy."""
     devices = array.devices()
     is_here = len(devices) == 1 and next(iter(devices)).platform == "cpu"
     return array if is_here else np.asarray(array)
@@ -103,13 +103,14 @@ def jit_all_reduce(group: kolo.Group, tree: Any, op: str = "sum") -> Any:
     """Combines the arrays of a tree with those of all ranks inside a function under `jax.jit`.
 
     Shape:     as in `all_reduce`, for arrays on one device; each result has the shape and type of its array.
-    Gradients: those of the sum of all ranks' objectives. The adjoint of a sum is the sum of the adjoints over all
-               ranks, that of an average their average. Other ops, and forward mode, have none.
+    Gradients: gradients of the sum of all ranks' objectives. The adjoint of a sum is the sum of the adjoints over all
+    ranks, and the adjoint of an average is their average. Other ops, and forward mode, have no gradients.
     Order:     calls run in program order, also in loops and branches, and all ranks make the same calls, from one
-               thread. They have unique names, so other operations of the job may run meanwhile.
+               thread. The operations have unique names, so other operations of the job may run at the same time.
     Copies:    arrays are copied once, and so are results.
-    Errors:    UsageError or TypeError while JAX traces, also inside `shard_map`, and before JAX 0.7. Others end the
-               jitted function: JaxRuntimeError with the text of Kolo's error, where the program waits for its results.
+    Errors:    UsageError or TypeError while JAX traces, inside `shard_map`, and before JAX 0.7. Other errors end the
+               jitted function: where the program waits for its results, JAX raises JaxRuntimeError with the text of
+               Kolo's error.
     """
     if jax.__version_info__ < (0, 7):
         raise UsageError(f"kolo.jax.jit_all_reduce needs JAX 0.7 or later, and this is {jax.__version__}")
@@ -124,13 +125,13 @@ def jit_all_reduce(group: kolo.Group, tree: Any, op: str = "sum") -> Any:
 
 
 class _Call(NamedTuple):
-    """The callable for JAX, whose caches treat equal objects as one."""
+    """The callable that JAX calls. Equal objects share an entry in JAX's caches."""
 
     group: kolo.Group
     op: str
 
     def __call__(self, *arrays: jax.Array) -> list[np.ndarray]:
-        # Copies are needed: an interrupt ends the callback and not the operation, and `arrays` are XLA's memory.
+        # Copies the arrays, which are XLA's memory, because after an interrupt the operation outlives the callback.
         results = [np.array(array) for array in arrays]
         combine(self.group, results, results, self.op, "jit_all_reduce")
         return results
@@ -149,7 +150,7 @@ def _forward(group: kolo.Group, op: str, arrays: list[jax.Array]) -> tuple[list[
 
 
 def _backward(group: kolo.Group, op: str, _: None, adjoints: list[Any]) -> tuple[list[Any]]:
-    """Integers have adjoints without bytes, of type float0, which are passed through."""
+    """Returns the adjoints. Adjoints of integers have no bytes (type float0) and are returned unchanged."""
     has_bytes = [adjoint.dtype != jax.dtypes.float0 for adjoint in adjoints]
     sums = iter(_all_reduce(group, op, [adjoint for adjoint, has in zip(adjoints, has_bytes) if has]))
     return ([next(sums) if has else adjoint for adjoint, has in zip(adjoints, has_bytes)],)

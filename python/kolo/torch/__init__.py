@@ -3,8 +3,8 @@
     torch.distributed.init_process_group("kolo")                            # under torchrun
     torch.distributed.init_process_group("kolo", init_method="kolo://")     # mpirun, srun, torchrun or none
 
-torch 2.14 and later find the backend by its name once Kolo is installed. With torch 2.7 to 2.13, in a source tree, and for
-`kolo://`, import this module first.
+torch 2.14 and later find the backend by its name if Kolo is installed. With torch 2.7 to 2.13, in a source tree, and
+for `kolo://`, import this module first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 def register() -> None:
     """Registers the backend and the rendezvous with torch.distributed. Repeated calls do nothing."""
     if "KOLO" not in torch.distributed.Backend._plugins:
-        make: Any = create  # Operations are a Backend or a ProcessGroup, depending on the version of torch.
+        make: Any = create  # `create` returns a Backend or a ProcessGroup, by torch's version.
         torch.distributed.Backend.register_backend("kolo", make, extended_api=True, devices=["cpu"])
         register_rendezvous_handler("kolo", jobs.meet)
 

@@ -1,4 +1,4 @@
-"""Threads that complete futures, and the order of operations that callbacks begin among the others of their group."""
+"""Threads that complete futures, and a check of the order of operations that callbacks begin."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _moments = itertools.count()
 
 
 class Callbacks:
-    """The callbacks of a future, and of futures that these take. They run when the future is complete, which may be
-    before or after operations that begin meanwhile, differently on each rank. If it is complete before callbacks are
-    added, they run at once, as a part of the program."""
+    """The callbacks of a future, and of futures that these callbacks take. They run when the future is complete, which
+    on each rank may be before or after operations that the program begins later. If the future is complete when a
+    callback is added, the callback runs at once, as a part of the program."""
 
     left: ClassVar[int] = 0
     """Number of futures whose callbacks may still come, or are running. Changed by what completes them."""
@@ -39,7 +39,7 @@ class Callbacks:
         self.since = next(_moments)
 
     def run(self, complete: Callable[[], None]) -> None:
-        """Runs `complete`, and with it the callbacks of the future."""
+        """Runs `complete`, which completes the future and so runs its callbacks."""
         before = running()
         _here.callbacks = self
         try:
@@ -56,22 +56,23 @@ _here = _Here()
 
 
 def running() -> Callbacks | None:
-    """The callbacks that this thread runs."""
+    """Returns the callbacks that this thread is running."""
     return _here.callbacks
 
 
 class Order:
-    """The order of the operations of a group."""
+    """Checks that all ranks begin the operations of a group in the same order."""
 
     def __init__(self) -> None:
         self._latest: dict[tuple[Any, ...], tuple[int, Callbacks | None]] = {}
 
     def begin(self, verb: str, *sizes: int) -> None:
-        """Begins an operation. Only one with equal verb and sizes could be matched with it by mistake, and one that
-        moves nothing does no harm. Callbacks are ordered as their futures were taken.
+        """Records that an operation begins. Only an operation with equal verb and sizes could be mistaken for it, and
+        an operation without elements does no harm. Callbacks are ordered as their futures were taken.
 
-        Errors: UsageError in a callback if an equal operation has begun that may not precede it on all ranks."""
-        if Callbacks.left == 0:  # No callback is left to be mixed up.
+        Raises UsageError in a callback if an equal operation has begun before, but may begin after it on other
+        ranks."""
+        if Callbacks.left == 0:  # No callback can change the order.
             self._latest.clear()
             return
         if not any(sizes):
@@ -94,7 +95,7 @@ Step = Callable[[], Optional[int]]
 """Does what is due, without blocking. Returns the result of `descriptor_of` if more is to come; None at the end."""
 
 _NO_DESCRIPTOR = -1
-# A step that has slept for so long waits for something.
+# A step that has slept for this long is waiting.
 _PATIENCE_S = 0.01
 # Interval at which the thread checks waits without a descriptor, and the longest sleep before a deadline: the kernel
 # counts milliseconds in 31 bits.
@@ -103,7 +104,8 @@ _LONGEST_S = 3600.0
 
 
 def descriptor_of(awaited: Any) -> int:
-    """A descriptor that becomes readable when there is news of `awaited`, or a placeholder if none can be made."""
+    """Returns a descriptor that becomes readable when there is news of `awaited`, or a placeholder if none can be
+    made."""
     try:
         return int(awaited.fileno())
     except kolo.KoloError:
@@ -115,12 +117,12 @@ class Promise:
 
     def __init__(self) -> None:
         self._outcome: torch.futures.Future[Any] = torch.futures.Future()
-        # An error that a callback raises is an error for C++ as well, unlike one of `set_exception`.
+        # C++ also sees an error that a callback raises, but not one of `set_exception`.
         self.future: torch.futures.Future[Any] = self._outcome.then(lambda done: _value_of(done.value()))
         self._callbacks = running() or Callbacks()
 
     def keep(self, value: Callable[[], Any]) -> None:
-        """Completes the future with the result or the exception of `value`. The first call counts."""
+        """Completes the future with the result or the exception of `value`. Later calls do nothing."""
         if self._outcome.done():
             return
         try:
@@ -152,13 +154,13 @@ def _at_the_end() -> Exception:
 
 
 def _processor_time_of(thread: threading.Thread) -> float:
-    """CPU time of the thread. It stands still while the thread sleeps or waits for a CPU."""
+    """Returns the CPU time of the thread, which does not grow while the thread sleeps or waits for a CPU."""
     assert thread.ident is not None
     return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
 
 
 def _sleeps(thread: threading.Thread) -> bool:
-    """Whether the thread is known to sleep. Without a descriptor left that is unknown."""
+    """Returns whether the thread is known to sleep; False if no descriptor is left to find that out."""
     try:
         with open(f"/proc/self/task/{thread.native_id}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rpartition(") ")[2].startswith("S")
@@ -177,12 +179,12 @@ class _Watch(NamedTuple):
 
 
 class Completions:
-    """Calls steps as their descriptors become readable. One thread at a time watches: it starts with the first step,
+    """Calls steps when their descriptors become readable. One thread at a time watches: it starts with the first step,
     sleeps on descriptors, calls steps one after another, and ends before the interpreter does.
 
-    A step may run callbacks, and a callback may wait for another future. So a second thread stands by: while the first
-    one sleeps in a step, it watches in its place. It does not if the step waits for an operation, which has an end:
-    then callbacks keep their order.
+    A step may run callbacks, and a callback may wait for another future. So a second thread stands by, and watches
+    while the first thread sleeps in a step. The second thread does not watch if the step waits for an operation, which
+    needs no callback to end; then callbacks keep their order.
     """
 
     def __init__(self) -> None:
@@ -197,17 +199,17 @@ class Completions:
         self._is_over = False
         self._threads: list[threading.Thread] = []
         self._looker: threading.Thread | None = None  # None before the first step and after the last one.
-        self._steps = 0  # Number of steps begun.
+        self._steps = 0  # Number of steps that have begun.
         self._is_stepping = False
-        self._has_stepped = threading.Event()  # Set since the standby thread last checked.
+        self._has_stepped = threading.Event()  # Set by a step after the standby thread's last check.
         # Used only by the watching thread.
         self._waiting: dict[int, _Watch] = {}
-        self._others: list[_Watch] = []  # Those without a descriptor.
+        self._others: list[_Watch] = []  # Watches without a descriptor.
         self._due: deque[_Watch] = deque()
 
     def watch(self, step: Step, fail: Callable[[Exception], None], until: float = math.inf) -> None:
         """Makes the thread call `step` when its descriptor is readable, and at the monotonic time `until`, repeatedly
-        until it returns None. An exception of `step` goes to `fail` and ends the watch."""
+        until `step` returns None. An exception of `step` goes to `fail` and ends the watch."""
         with self._lock:
             is_over = self._is_over
             if not is_over:
@@ -222,8 +224,8 @@ class Completions:
             self._wake()
 
     def future_of(self, work: KoloWork) -> torch.futures.Future[Any]:
-        """A future of the value of `work`. A callback that runs in a completing thread gets a future that is complete
-        already; otherwise its callbacks run after those of futures that were taken before and are due."""
+        """Returns a future of the value of `work`. In a callback that a completing thread runs, this waits, and the
+        future already is complete. Otherwise its callbacks run after the callbacks of earlier futures that are due."""
         promise = Promise()
         end = time.monotonic() + work.limit
 
@@ -243,7 +245,7 @@ class Completions:
         if threading.current_thread() in self._threads:
             self._wait_for(work, end)
             self._advance(_Watch(0, step, fail, end))
-            fail(_at_the_end())  # Has no effect if it is complete.
+            fail(_at_the_end())  # Does nothing if the future is complete.
         elif work.pending() is None and Callbacks.left == 0:
             step()
         else:
@@ -251,7 +253,7 @@ class Completions:
         return promise.future
 
     def stop(self) -> None:
-        """Ends the threads. Incomplete futures get an error, so that no callback waits for one."""
+        """Ends the threads. Incomplete futures get an error, so that no callback waits for them."""
         with self._lock:
             self._is_over = True
         self._wake()
@@ -259,26 +261,26 @@ class Completions:
             alive[0].join()
 
     def _started(self, run: Callable[[], None]) -> threading.Thread:
-        """Starts a thread. The lock is held."""
+        """Starts a thread. The caller holds the lock."""
         thread = threading.Thread(target=run, name="kolo futures", daemon=True)
         thread.start()
         self._threads = [each for each in self._threads if each.is_alive()] + [thread]
         return thread
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # It already has a wake-up to read.
+        with contextlib.suppress(BlockingIOError):  # The pipe is full, so the thread will wake.
             os.write(self._writing, b"x")
 
     def _wait_for(self, work: KoloWork, end: float) -> None:
         """Waits in this thread until the work is over or the process ends."""
         with self.resting():
             while (pending := work.pending()) is not None and time.monotonic() < end and not self._is_over:
-                with contextlib.suppress(kolo.KoloError):  # The work keeps its error; a slice may be over.
+                with contextlib.suppress(kolo.KoloError):  # The work keeps its error; a timeout only ends the slice.
                     pending.wait(SLICE_MS / 1000)
 
     @contextlib.contextmanager
     def resting(self) -> Iterator[None]:
-        """For a callback that waits for an operation: no thread watches in place of its thread."""
+        """Keeps the standby thread from watching while a callback waits for an operation."""
         self._set_stepping(False)
         try:
             yield
@@ -294,7 +296,7 @@ class Completions:
         return None
 
     def _look(self) -> None:
-        """Watches until the end, or until another thread does."""
+        """Watches until the end, or until another thread has become the watching thread."""
         is_over = False
         while self._take_steps():
             if is_over:
@@ -305,7 +307,7 @@ class Completions:
             is_over = self._wait_for_news()
 
     def _take_steps(self) -> bool:
-        """Calls all steps that are due. Returns whether this thread still is the watching one."""
+        """Calls all steps that are due. Returns whether this thread still is the watching thread."""
         while self._due:
             watch = self._due.popleft()
             self._set_stepping(True)
@@ -323,10 +325,11 @@ class Completions:
                 self.watch(watch.step, watch.fail, watch.until)
             if not looks:
                 return False
-        return True  # Drops the last watch: no step outlives its end.
+        return True  # Drops the last watch, so that no ended step stays alive.
 
     def _set_stepping(self, is_stepping: bool) -> bool:
-        """A step of this thread begins, rests or ends. Returns whether this thread still is the watching one."""
+        """Called when a step of this thread begins, rests or ends. Returns whether this thread still is the watching
+        one."""
         with self._lock:
             looks = self._looker is threading.current_thread()
             if looks:
@@ -337,7 +340,7 @@ class Completions:
         return looks
 
     def _stand_by(self) -> None:
-        """Watches in place of the watching thread while that sleeps in a step."""
+        """Waits until the watching thread sleeps in a step, and then watches in its place."""
         before: tuple[int, float] | None = None
         while True:
             with self._lock:
@@ -359,7 +362,7 @@ class Completions:
         self._look()
 
     def _wait_for_news(self) -> bool:
-        """Sleeps until a step is due. Returns True at the end, when all are due and their steps fail."""
+        """Sleeps until a step is due. Returns True at the end; then all steps are due and fail."""
         first = min((each.until for each in self._waiting.values()), default=math.inf)
         limit = min(first - time.monotonic(), _RETRY_S if self._others else _LONGEST_S)
         readable = {descriptor for descriptor, _ in self._poll.poll(0.0 if self._is_over else max(0.0, limit))}
@@ -383,7 +386,7 @@ class Completions:
         return is_over
 
     def _register(self, descriptor: int) -> bool:
-        # One shot: the descriptor is closed by its owner, and its number may be used again.
+        # One shot, because the owner may close the descriptor, and its number may be used again.
         flags = select.EPOLLIN | select.EPOLLONESHOT
         try:
             self._poll.register(descriptor, flags)
@@ -396,7 +399,7 @@ class Completions:
 
 @functools.cache
 def completions() -> Completions:
-    """The Completions of the process."""
+    """Returns the Completions of the process."""
     made = Completions()
     atexit.register(made.stop)
     return made

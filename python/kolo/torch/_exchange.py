@@ -15,18 +15,17 @@ from kolo import Ticket
 from ._tensors import moved_memory, number_memory, put
 from ._work import Awaited
 
-# Messages of an exchange have larger tags than the user's.
+# Messages of an exchange have larger tags than messages of the user.
 _FIRST_TAG = 1 << 32
 
 
 def exchange(group: kolo.Group, sent: Sequence[Tensor], got: Sequence[Tensor], number: int) -> list[Awaited]:
-    """Sends `sent[r]` to each rank r, whose part for this rank is received into `got[r]`. Returns what to wait for, in
-    this
-    order. `number` counts the collectives of the group.
+    """Sends `sent[r]` to each rank r, and receives the part of rank r for this rank into `got[r]`. Returns objects to
+    wait for, in this order. `number` counts the collectives of the group.
 
-    Each rank sends a message to each other one, even if it is empty, so that no rank waits for a message that is never
-    sent. A collective tells each pair of ranks what both expect; it takes its turn among the collectives of the group
-    like any other operation.
+    Each rank sends a message to each other rank, even if it is empty, so that no rank waits for a message that is never
+    sent. A collective compares the sizes that each pair of ranks expects; it is one of the ordered collectives of the
+    group.
     """
     me, tag = group.rank, _FIRST_TAG + number
     counts = [(to.numel(), back.numel()) for to, back in zip(sent, got)]
@@ -48,8 +47,8 @@ def exchange(group: kolo.Group, sent: Sequence[Tensor], got: Sequence[Tensor], n
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Agreement:
-    """Checks that the ranks of each pair agree about their parts. `counts` and `theirs` hold, for each rank, the
-    numbers of elements that are sent to it and expected from it."""
+    """Checks that the ranks of each pair agree about the sizes of their parts. `counts` has, for each rank, the number
+    of elements that this rank sends to it and expects from it; `theirs` has the numbers of the other ranks."""
 
     _group: kolo.Group
     _ticket: Ticket
@@ -67,12 +66,13 @@ class _Agreement:
         return self._ticket.late_error(limit)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Errors: MismatchError on both ranks of a pair that disagrees; those of the collective."""
+        """Waits for the exchange. Raises MismatchError on both ranks of a pair that disagrees, and errors of the
+        collective."""
         try:
             self._ticket.wait(timeout)
         except kolo.DeadlineError:
             raise
-        except kolo.KoloError:  # The other ranks call another operation, and send nothing.
+        except kolo.KoloError:  # The other ranks called another operation, and send no message.
             for receive in self._receives:
                 with contextlib.suppress(kolo.KoloError):
                     receive.cancel()

@@ -1,9 +1,9 @@
-"""Communication hooks for DDP: they send gradients in 16 bits, or only the largest values.
+"""Communication hooks for DDP, which send gradients in 16 bits, or only their largest values.
 
     model = DistributedDataParallel(model)
     model.register_comm_hook(None, kolo.torch.bf16_hook)
 
-torch reads the annotations, so these are not strings.
+This module has no `from __future__ import annotations`, because torch reads the annotations.
 
 The 16-bit hooks correspond to torch's `bf16_compress_hook`, but sums are in float32: each contribution is rounded once,
 and the result once.
@@ -37,17 +37,18 @@ class _Bucket:
 
 
 class TopKState(ParameterGradients):
-    """State of `topk_hook`: for each parameter a residual with the values that have not been sent yet.
+    """State of `topk_hook`, which has a residual for each parameter, with the values that are not sent yet.
 
         model = DistributedDataParallel(model)
         state = kolo.torch.TopKState(model, density=0.01)
         model.register_comm_hook(state, kolo.torch.topk_hook)
 
-    It corresponds to torch's `PowerSGDState`, but it is made from the model, because residuals belong to parameters:
-    DDP rebuilds its buckets after the first step. For each parameter the largest values of gradient plus residual are
-    sent, the same share on all ranks; see docs/how-to/compression.md. Biases and other small tensors are sent dense.
+    It corresponds to torch's `PowerSGDState`, but it is made from the model, because residuals belong to parameters,
+    and DDP rebuilds its buckets after the first step. For each parameter the largest values of gradient plus residual
+    are sent, in the same share on all ranks; see docs/how-to/compression.md. Biases and other small tensors are sent
+    dense.
 
-    Threads: that of the backward pass; `state_dict` and similar calls between two backward passes.
+    Threads: the thread of the backward pass. Call `state_dict` and similar methods between two backward passes.
     """
 
     def __init__(
@@ -59,10 +60,11 @@ class TopKState(ParameterGradients):
         compression: Optional[str] = None,
         process_group: AnyGroup = None,
     ) -> None:
-        """Collective over the ranks of `process_group`; None: the group of a model in DDP, or the default one.
+        """Collective over the ranks of `process_group`. None means the group of a model in DDP, or the default group.
 
-        `density`: share of the values to send. `warmup`: number of dense steps before. `compression` replaces both: a
-        spec of Kolo or rules by parameter name, such as "embedding*=bf16,*=topk(0.01,dgc,warmup=100)".
+        `density` is the share of the values to send, and `warmup` the number of dense steps before. `compression`
+        replaces both by a spec of Kolo or rules by parameter name, such as
+        "embedding*=bf16,*=topk(0.01,dgc,warmup=100)".
         """
         module = model
         if isinstance(model, DistributedDataParallel):
@@ -87,11 +89,11 @@ class TopKState(ParameterGradients):
         return self.set
 
     def average(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-        """For the hook: a future of the bucket's averages, in its own memory."""
+        """Used by the hook. Returns a future of the bucket's averages, which are in the bucket's memory."""
         parts = self._parts(bucket)
         torch._foreach_copy_([self.views[index] for index in parts], list(parts.values()))
         pending = _Bucket(bucket.buffer(), parts, bucket.is_last(), Promise())
-        with self._lock:  # Before it is marked: the averages may be complete at once.
+        with self._lock:  # Added before its gradients are marked, because the averages may be complete at once.
             self._buckets.append(pending)
             is_watched, self._is_watched = self._is_watched, True
         if not is_watched:
@@ -112,15 +114,15 @@ class TopKState(ParameterGradients):
         return parts
 
     def _mark_others(self) -> None:
-        """Gradients that are in no bucket of DDP count as zeros."""
+        """Marks gradients that are in no bucket of DDP as absent; they count as zeros."""
         for index in range(len(self.set)):
             if index not in self._marked:
                 self.set.absent(index)
         self._marked.clear()
 
     def _advance(self) -> Optional[int]:
-        """Completes the futures of buckets that are averaged. The last future of an iteration is completed after Kolo
-        has ended the iteration, because DDP then goes on. Threads: the one that completes futures."""
+        """Completes the futures of averaged buckets. It completes the last future of an iteration after Kolo has ended
+        the iteration, because DDP then goes on. Threads: the thread that completes futures."""
         combined = self.set.take_combined()
         with self._lock:
             self._combined.update(combined)
@@ -159,7 +161,7 @@ class TopKState(ParameterGradients):
 
 
 def bf16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-    """Averages a bucket in bfloat16. `group`: the process group; None: that of all ranks."""
+    """Averages a bucket in bfloat16. `group` is the process group; None means the group of all ranks."""
     backend = backend_of(group)
     if not isinstance(backend, Operations) or bucket.buffer().dtype not in (torch.float32, torch.float64):
         return _averaged(group, bucket, torch.bfloat16)
@@ -174,7 +176,7 @@ def fp16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> to
 
 
 def topk_hook(state: TopKState, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-    """Averages the largest values of a bucket; the rest stays in residuals. See `TopKState`."""
+    """Averages the largest values of a bucket; the other values stay in residuals. See `TopKState`."""
     return state.average(bucket)
 
 

@@ -1,4 +1,4 @@
-"""How ranks meet, and which of Kolo's groups serves a process group."""
+"""Rendezvous of ranks, and the groups of Kolo behind process groups."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import kolo
 Meeting = tuple[Store, int, int]
 """A store that all ranks share, this rank, and the number of ranks."""
 
-_LONGEST = timedelta(days=365)  # Longest time-out that Kolo takes.
+_LONGEST = timedelta(days=365)  # Longest timeout that Kolo takes.
 
 
 def meet_by_environment(url: str, **keywords: Any) -> Iterator[Meeting] | None:
-    """torch's own `env://`, if torchrun or the user has set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; otherwise
-    None."""
+    """Returns torch's own `env://` rendezvous if torchrun or the user has set RANK, WORLD_SIZE, MASTER_ADDR and
+    MASTER_PORT; otherwise None."""
     if not all(os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
         return None
     host = os.environ["MASTER_ADDR"]
@@ -49,12 +49,12 @@ class TorchStore:
 
 
 def open_job(store: Any, rank: int, size: int, **options: Any) -> kolo.Runtime:
-    """Joins a job of `size` ranks that share a store of torch. Collective; with the options of `kolo.open`.
+    """Joins a job of `size` ranks that share a store of torch. Collective. `options` are as in `kolo.open`.
 
-    Ranks of two jobs with the same port meet in one store, because torch counts processes without checking their
-    identity. So each process claims its rank's number: before the ranks have met, and again afterwards.
+    Ranks of two jobs with the same port would meet in one store, because torch only counts processes. So each process
+    claims its rank in the store before the ranks meet, and checks afterwards that no other process has claimed it.
     """
-    # Ranks that torchrun has restarted may find the store of the former ones.
+    # Ranks that torchrun has restarted may find the store of the former ranks.
     claim = f"kolo rank {rank} of start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     me = f"process {os.getpid()} of {socket.gethostname()}"
     times = store.add(claim, 1)
@@ -79,19 +79,19 @@ def open_job(store: Any, rank: int, size: int, **options: Any) -> kolo.Runtime:
 
 class Jobs:
     """The jobs behind the process groups of this process. If the default process group uses Kolo, there is one job, and
-    the others are groups of it; otherwise there is one job for each set of ranks."""
+    the other process groups are groups of it; otherwise there is one job for each set of ranks."""
 
     def __init__(self) -> None:
         self._default: kolo.Runtime | None = None
-        self._launched: kolo.Runtime | None = None  # Until the default process group takes it.
+        self._launched: kolo.Runtime | None = None  # Set until the default process group takes it.
         self._others: dict[tuple[int, ...], kolo.Runtime] = {}  # By ranks in the default process group.
         self._forms: list[tuple[Any, kolo.Runtime]] = []
 
     def meet(self, url: str, timeout: timedelta, **keywords: Any) -> Iterator[Meeting]:
-        """The rendezvous that torch calls for `kolo://`, for the default process group. Collective.
+        """Called by torch as rendezvous for `kolo://`, for the default process group. Collective.
 
-        Without `env://` rank and size come from the launcher (mpirun, srun, or none), and rank 0 serves the store at a
-        free port of the address at which other nodes reach it.
+        Without the variables of `env://`, rank and size come from the launcher (mpirun, srun, or none). Rank 0 then
+        serves the store at a free port of the address at which other nodes reach its node.
         """
         meeting = meet_by_environment(url.replace("kolo://", "env://", 1), timeout=timeout, **keywords)
         if meeting is not None:
@@ -105,8 +105,8 @@ class Jobs:
     def member(
         self, store: Any, rank: int, size: int, ranks: Sequence[int], name: str, timeout: timedelta
     ) -> tuple[kolo.Group, kolo.Runtime]:
-        """The group of `size` ranks that this rank is in, and its job. `ranks`: their numbers in the default group;
-        empty: this is the default group. Collective over the members."""
+        """Returns the group of `size` ranks with this rank, and its job. `ranks` are the ranks in the default group,
+        empty for the default group itself. Collective over the members."""
         default = self._default
         if ranks and default is not None and default.is_open:
             return default.group(list(ranks), name=name), default
@@ -125,13 +125,13 @@ class Jobs:
         return self._default, self._default
 
     def keep(self, form: Any, job: kolo.Runtime) -> None:
-        """Keeps a process group until it ends. With TORCH_DISTRIBUTED_DEBUG=DETAIL torch only refers to the C++ part of
-        it, which has no operations without the Python part."""
+        """Keeps a process group alive until it ends. With TORCH_DISTRIBUTED_DEBUG=DETAIL, torch refers only to its C++
+        part, which has no operations without the Python part."""
         self._forms.append((form, job))
 
     def leave(self, form: Any) -> kolo.Runtime | None:
-        """Removes a process group that ends. Returns the job that ends with it, if any: the default process group's job
-        ends with that group, any other job with its last process group."""
+        """Removes a process group that ends. Returns the job that ends with it, if any: the job of the default process
+        group ends with that group, any other job with its last process group."""
         job = next((job for each, job in self._forms if each is form), None)
         self._forms = [(each, of) for each, of in self._forms if each is not form]
         if job is None or job is self._default:
@@ -147,7 +147,7 @@ def _milliseconds(timeout: timedelta) -> int:
 
 
 def _check(url: str, job: kolo.Runtime) -> None:
-    """Checks that rank and size, if the program passed them, are the launcher's."""
+    """Checks that rank and size, if the program passed them, are equal to the launcher's."""
     passed = {name: int(values[0]) for name, values in parse_qs(urlparse(url).query).items()}
     for name in ("rank", "world_size"):
         if passed.get(name, getattr(job, name)) != getattr(job, name):
@@ -157,7 +157,7 @@ def _check(url: str, job: kolo.Runtime) -> None:
 
 
 def _store(job: kolo.Runtime, timeout: timedelta) -> Store:
-    """Collective. The store lives as long as rank 0."""
+    """Makes a store that rank 0 serves as long as it lives. Collective."""
     if job.world_size == 1:
         return HashStore()
     place = bytearray(128)

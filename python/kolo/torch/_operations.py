@@ -33,7 +33,7 @@ _NAMES = {
     ReduceOp.PREMUL_SUM: "premul_sum",
 }
 
-# Marks an exception that was being handled when a process group was made: a program may run in an `except` clause.
+# Marks an exception that was already being handled when the process group was made, as in an `except` clause.
 _HANDLED = "_is_handled_by_user_of_kolo"
 
 Leave = Callable[[Any], Optional[kolo.Runtime]]
@@ -41,15 +41,15 @@ Leave = Callable[[Any], Optional[kolo.Runtime]]
 
 
 class Operations:
-    """The part that both forms of a process group share: torch's operations as calls of Kolo's.
+    """The base of both forms of a process group, with torch's operations as calls of Kolo.
 
-    A form derives first from this class and then from its class of torch. Methods have the names of torch 2.14;
-    options that are ignored may be left out, as in older torch.
-    torch gives operations no names: those with equal arguments are matched in the order in which each rank calls them.
-    Results are those of Kolo's operations: the same bits on all ranks and in every run.
+    A form derives first from this class and then from a class of torch. Methods have the names of torch 2.14; options
+    that are ignored may be left out, as in older torch. Operations of torch have no names: Kolo matches operations with
+    equal arguments in the order in which each rank calls them. Results have the same bits on all ranks and in every
+    run, as for all operations of Kolo.
 
-    Threads: any, except that collectives keep one order on all ranks.
-    Errors: those of Kolo, as exceptions of the call or of `Work.wait`; each names rank, peer and operation.
+    Threads: any; all ranks must begin collectives in the same order. The call or `Work.wait` raises the errors of Kolo,
+             which name rank, peer and operation.
     """
 
     rank: Callable[[], int]
@@ -60,12 +60,12 @@ class Operations:
         self.group = group
         """Kolo's group for this process group."""
         self._leave = leave
-        if error := sys.exc_info()[1]:  # It is being handled, so it will not end the group.
+        if error := sys.exc_info()[1]:  # It is already being handled, so it is no reason to end the group.
             setattr(error, _HANDLED, True)
         self._options = Backend.Options("kolo", timeout=timeout)
         self._sequence = 0
         self._order = Order()
-        self._batch: list[KoloWork] | None = None  # Operations since `start_coalescing`.
+        self._batch: list[KoloWork] | None = None  # Work since `start_coalescing`.
 
     # --- properties ----------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class Operations:
         return self._collective(self.group.broadcast, buffer, opts.rootRank, staging=staging, result=tensors)
 
     def allreduce(self, tensors: list[Tensor], opts: Any) -> KoloWork:
-        # Gloo sums a list of several tensors, too.
+        # Unlike Gloo, Kolo takes only one tensor.
         if _only(tensors).layout != torch.strided:  # torch calls `allreduce_sparse` only on GPUs.
             return self.allreduce_sparse(tensors, opts)
         return self.allreduce_coalesced(tensors, opts)
@@ -104,7 +104,7 @@ class Operations:
         )
 
     def average_as(self, tensor: Tensor, wire_dtype: str) -> KoloWork:
-        """Averages a contiguous tensor, which is sent with another element type. torch has no such operation."""
+        """Averages a contiguous tensor, and sends it with another element type. torch has no such operation."""
         return self._collective(
             self.group.all_reduce,
             number_memory(tensor),
@@ -148,7 +148,7 @@ class Operations:
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> KoloWork:
         staging = Staging()
-        # One list of parts for each rank.
+        # One list of parts for each rank, or for each tensor.
         parts_of = list(zip(*outputs)) if len(outputs) == self.size() else outputs
         wholes = [staging.joined(parts) for parts in parts_of]
         result = [part for parts in outputs for part in parts]
@@ -190,13 +190,14 @@ class Operations:
         counts: list[int] | None = None,
         **keywords: Any,
     ) -> KoloWork:
-        """`inputs` and `outputs` are empty on ranks without them. `counts`: elements of each rank's part."""
+        """Begins a collective on parts of all ranks. `inputs` or `outputs` are empty on ranks without them. `counts`
+        has the elements of each rank's part."""
         staging = staging or Staging()
         check_one_type(outputs, inputs)
         memory_of = number_memory if "op" in keywords else moved_memory
         sent = [memory_of(staging.read(tensor)) for tensor in inputs]
         got = [memory_of(staging.written(tensor)) for tensor in outputs]
-        # FSDP works in place: a rank's part already lies in the result.
+        # FSDP works in place: a rank's part already is in the result.
         if _overlap(sent, got):
             sent, got = [], max(sent, got, key=lambda memories: sum(each.count for each in memories))
         if counts is not None and len(set(counts)) > 1:  # Elements of Kolo, which may be bytes.
@@ -255,14 +256,14 @@ class Operations:
     # --- batches -----------------------------------------------------------------------------------
 
     def start_coalescing(self) -> None:
-        """Begins a batch of operations. They start at once, as always; `end_coalescing` returns the work of the
-        batch."""
+        """Begins a batch of operations. They start at once, as without a batch; `end_coalescing` returns the work of
+        the batch."""
         if self._batch is not None:
             raise UsageError("a batch of operations has begun already")
         self._batch = []
 
     def end_coalescing(self) -> KoloWork:
-        """The work of the whole batch."""
+        """Ends the batch, and returns its work."""
         if self._batch is None:
             raise UsageError("no batch of operations has begun")
         works, self._batch = self._batch, None
@@ -277,21 +278,21 @@ class Operations:
         )
 
     def abort(self) -> None:
-        """Leaves the job, so that no rank waits for this one."""
+        """Leaves the job, so that no rank waits for this rank."""
         job = self._leave(self)
         if job is not None:
             job.abort("aborted the process group")
 
     def shutdown(self) -> None:
-        """Ends the process group when all its ranks do. While an exception unwinds, as in a `finally`, it ends at once:
-        the other ranks may be anywhere."""
+        """Ends the process group when all its ranks do. While an exception unwinds, as in a `finally`, it ends the
+        group at once, because the other ranks may never end it."""
         job = self._leave(self)
         if job is None:
             return
         error = sys.exc_info()[1]
         try:
             job.__exit__(None if error is None or hasattr(error, _HANDLED) else type(error), error, None)
-        except kolo.KoloError:  # The job has failed: there is no rank to wait for, and the error was raised before.
+        except kolo.KoloError:  # The job has failed before, and an earlier call has raised the error.
             job.abort("left a job that failed")
 
     # --- implementation ------------------------------------------------------------------------------
@@ -311,7 +312,7 @@ class Operations:
 
 
 def _reduction(op: Any) -> dict[str, Any]:
-    """The keywords `op` and `scale_before` of Kolo's operations for a `ReduceOp` or a `RedOpType`."""
+    """Returns the keywords `op` and `scale_before` of Kolo's operations for a `ReduceOp` or a `RedOpType`."""
     kind = op.op if isinstance(op, ReduceOp) else op
     name = _NAMES.get(kind)
     if name is None:
@@ -323,8 +324,8 @@ def _reduction(op: Any) -> dict[str, Any]:
 
 
 def _only(tensors: Sequence[_T]) -> _T:
-    """The only tensor of a list. Errors: UsageError unless there is one. In torch, lists were for several devices per
-    process."""
+    """Returns the only tensor of a list. Raises UsageError unless there is exactly one. torch has lists for historical
+    reasons, for several devices per process."""
     if len(tensors) != 1:
         raise UsageError(f"Kolo takes one tensor here, not {len(tensors)}; a `_coalesced` operation takes several")
     return tensors[0]
@@ -335,8 +336,8 @@ def _one_or_list(buffers: list[Memory]) -> Any:
 
 
 def _overlap(sent: list[Memory], got: list[Memory]) -> bool:
-    """Whether a rank's part lies in the memory for the parts of all ranks. Errors: UsageError if that holds for only
-    some of the tensors."""
+    """Returns whether a rank's part is in the memory for the parts of all ranks. Raises UsageError if only some tensors
+    are in place."""
     overlaps = {one.overlaps(other) for one, other in zip(sent, got) if one.count > 0 < other.count}
     if len(overlaps) > 1:
         raise UsageError("some tensors of one operation are in place and others are not")
@@ -344,7 +345,7 @@ def _overlap(sent: list[Memory], got: list[Memory]) -> bool:
 
 
 def _split(tensor: Tensor, splits: list[int], size: int) -> list[Tensor]:
-    """Parts of the first dimension, one for each rank."""
+    """Splits a tensor along the first dimension into one part for each rank."""
     if not splits:
         if tensor.shape[0] % size != 0:
             raise UsageError(f"{tensor.shape[0]} rows are not as many for each of {size} ranks; give the split sizes")

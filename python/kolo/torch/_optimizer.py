@@ -15,7 +15,7 @@ from ._parameters import AnyGroup, ParameterGradients, broadcast_parameters, cal
 
 
 class DistributedOptimizer(torch.optim.Optimizer):
-    """Any optimizer of torch, for a model that is not wrapped in DDP:
+    """Wraps an optimizer of torch, for a model that is not wrapped in DDP:
 
         optimizer = torch.optim.AdamW(model.parameters())
         optimizer = kolo.torch.DistributedOptimizer(optimizer, model.named_parameters())
@@ -24,18 +24,18 @@ class DistributedOptimizer(torch.optim.Optimizer):
         loss(model(batch)).backward()      # gradients travel as they are computed
         optimizer.step()                   # waits for the averages
 
-    Gradients live in Kolo's arena, where the ranks of a node sum them without a copy. As in torch, `step` uses
-    `p.grad`; None means that this rank has no gradient. `zero_grad()` sets it to None: autograd then allocates a
-    tensor, which is copied to the arena. After `zero_grad(set_to_none=False)` autograd also allocates that tensor, and
-    adds it to the zeros in the arena, which takes more memory traffic than the copy.
+    Gradients are in Kolo's arena, where the ranks of a node sum them without a copy. As in torch, `step` uses `p.grad`;
+    None means that this rank has no gradient. After `zero_grad()`, which sets `p.grad` to None, autograd allocates a
+    tensor, which is copied to the arena. After `zero_grad(set_to_none=False)`, autograd adds its new tensor to the
+    zeros in the arena, which takes more memory traffic than the copy.
 
     Between the backward pass and `step` or `synchronize`, `p.grad` belongs to Kolo: neither read nor change it.
-    Afterwards it is the average in the arena, also for a parameter that this rank did not use.
-    For a parameter that no rank used it is zeros, and not None: momentum and weight decay go on.
+    Afterwards `p.grad` is the average in the arena, also for a parameter that this rank did not use. For a parameter
+    that no rank used it is zeros, not None, so momentum and weight decay still apply.
 
-    Parameter groups, state, schedulers and hooks are those of the wrapped optimizer.
+    Parameter groups, state, schedulers and hooks belong to the wrapped optimizer.
 
-    Threads: that of the backward pass. Errors: those of `GradientSet`; UsageError names rank and parameter.
+    Threads: the thread of the backward pass. Errors: as `GradientSet`; UsageError names rank and parameter.
     """
 
     def __init__(
@@ -51,22 +51,20 @@ class DistributedOptimizer(torch.optim.Optimizer):
         broadcast: bool = True,
         group: AnyGroup = None,
     ) -> None:
-        """Collective. Broadcasts the parameters of rank 0, unless `broadcast` is False.
+        """Wraps `optimizer`, and broadcasts the parameters of rank 0 unless `broadcast` is False. Collective.
 
-        `named_parameters`: of the model, for errors, rules of compression and checkpoints; None: parameters are named
-        by
-        group and index.
-        `compression`, `wire_dtype`, `op` and `divisor`: as in `kolo.Group.register_gradients`; "topk(0.01)", "bf16", or
-        rules by name.
-        `backward_passes_per_step`: number of passes whose gradients add up before they are sent; see also `no_sync`.
-        Their sum is not divided by that number.
-        `group`: a process group of the backend kolo, or a group of Kolo; None: the default process group.
+        `named_parameters` gives the names for errors, rules of compression and checkpoints. Without them, a parameter
+        is named by group and index.
+        `compression`, `wire_dtype`, `op` and `divisor` are as in `kolo.Group.register_gradients`.
+        `backward_passes_per_step` is the number of passes whose gradients are summed before they are sent; see also
+        `no_sync`. The sum is not divided by that number.
+        `group` is a process group of the backend kolo, or a group of Kolo; None means the default process group.
         """
         if isinstance(optimizer, torch.optim.LBFGS):
             raise UsageError("LBFGS calls its closure as often as a rank's own loss demands, so ranks would differ")
         if backward_passes_per_step < 1:
             raise UsageError(f"backward_passes_per_step is {backward_passes_per_step}, and at least 1 is needed")
-        # The base is not initialised: groups and state are those of the wrapped optimizer.
+        # The base class is not initialised, because groups and state belong to the wrapped optimizer.
         self._optimizer = optimizer
         self._rank_group = group_of(group)
         named = _named(optimizer, named_parameters)
@@ -94,7 +92,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Waits for the averages, unless `synchronize` has done so, and updates the parameters. A `closure` computes
-        loss and gradients, which are then averaged."""
+        loss and gradients; the gradients are averaged after each of its calls."""
         try:
             if closure is not None:
                 return self._optimizer.step(lambda: self._averaged(closure))
@@ -105,8 +103,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._is_synchronized = False
 
     def synchronize(self) -> None:
-        """Waits for the averages, for work before `step`: clipping, a gradient scaler's `unscale_`. Call it on every
-        rank, once a step.
+        """Waits for the averages, so that work before `step` can use them: clipping, a gradient scaler's `unscale_`.
+        Call it on every rank, once a step.
 
         Errors: DeadlineError and KeyboardInterrupt, after which it may be called again.
         """
@@ -135,8 +133,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             )
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """As torch's; see the class for which argument is faster. After a backward pass without `step` it first waits
-        for the averages, so that a rank may skip a step that others make."""
+        """Works like torch's `zero_grad`; the class comment says which argument is faster. After a backward pass
+        without `step` it first waits for the averages, so that a rank may skip a step that other ranks make."""
         if any(sent is not None for sent in self._sent):
             self.synchronize()
         self._is_synchronized = False
@@ -145,7 +143,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward passes inside only accumulate gradients, which are sent with the next pass outside, or by `step`."""
+        """Backward passes in the block only accumulate gradients, which the next pass after the block, or `step`,
+        sends."""
         before, self._accumulates = self._accumulates, True
         try:
             yield
@@ -158,7 +157,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         return self._gradients.set
 
     def _accumulated(self, index: int) -> None:
-        """A backward pass has written the gradient."""
+        """Called when a backward pass has written the gradient. Sends it after the last pass of a step."""
         if self._sent[index] is not None:
             raise UsageError(
                 f"rank {self._rank_group.rank}: a second backward pass wrote the gradient of "
@@ -174,7 +173,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._send(index)
 
     def _adopt(self, index: int) -> None:
-        """Moves the gradient to the arena."""
+        """Moves the gradient to the arena, unless it already is there."""
         parameter, view = self._parameters[index], self._gradients.views[index]
         gradient = parameter.grad
         if gradient is view:
@@ -196,7 +195,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         return loss
 
     def _check_parameters(self) -> None:
-        """Errors: UsageError for a parameter with a gradient that is in no set."""
+        """Raises UsageError for a parameter with a gradient that is not in the set."""
         for parameter in _parameters_of(self._optimizer):
             if parameter.grad is not None and parameter not in self._gradients:
                 self._gradients.index_of(parameter)
@@ -216,7 +215,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         return self._optimizer.defaults
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_optimizer":  # Set before the wrapped optimizer is known.
+        if name == "_optimizer":  # The wrapped optimizer is not set yet.
             raise AttributeError(name)
         return getattr(self._optimizer, name)
 
@@ -227,13 +226,13 @@ class DistributedOptimizer(torch.optim.Optimizer):
         raise UsageError("add_param_group() comes before the optimizer is wrapped, when ranks agree on its gradients")
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the wrapped optimizer, which can load it, and this rank's compression state under "kolo". With
-        compression, each rank saves its own."""
+        """Returns the state of the wrapped optimizer, which can load it, with this rank's compression state under
+        "kolo". With compression, each rank must save its own state."""
         return {**self._optimizer.state_dict(), "kolo": self._gradients.state_dict()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Restores this rank's state on as many ranks, bit for bit. A state of the wrapped optimizer alone begins
-        without residuals; see also `remap_compression`."""
+        """Restores this rank's state bit for bit, on the same number of ranks. A state of the wrapped optimizer alone
+        has no residuals; see also `remap_compression`."""
         plain = dict(state_dict)
         compression = plain.pop("kolo", None)
         if compression is not None:
@@ -254,7 +253,7 @@ def _parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
 def _named(
     optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, Tensor]] | None
 ) -> list[tuple[str, Tensor]]:
-    """The optimizer's parameters that require gradients, with their names, in the order of the model."""
+    """Returns the optimizer's parameters that require gradients, with their names, in the order of the model."""
     own = [parameter for parameter in _parameters_of(optimizer) if parameter.requires_grad]
     if named_parameters is None:
         return [

@@ -23,7 +23,8 @@ _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
 def group_of(group: AnyGroup) -> kolo.Group:
-    """The group of Kolo behind a process group; None: the default one. Errors: UsageError for another backend."""
+    """Returns the group of Kolo behind a process group; None means the default one. Raises UsageError for another
+    backend."""
     if isinstance(group, kolo.Group):
         return group
     backend = backend_of(group)
@@ -33,7 +34,7 @@ def group_of(group: AnyGroup) -> kolo.Group:
 
 
 def backend_of(group: ProcessGroup | None) -> Any:
-    """The backend for CPU tensors of a process group; None: of the default one."""
+    """Returns the backend for CPU tensors of a process group; None means the default one."""
     if group is None:
         group = torch.distributed.group.WORLD
         if group is None:
@@ -57,9 +58,9 @@ def call_on_gradients(parameters: Iterable[Tensor], owner: Any, call: Callable[[
 
 
 class ParameterGradients:
-    """A gradient in Kolo's arena for each of some parameters, under the parameter's name.
+    """The gradients of some parameters, in Kolo's arena, under the names of the parameters.
 
-    It belongs to the parameter, and not to buckets of DDP or of Kolo, which may change. So do residuals.
+    Gradients and residuals belong to parameters, not to buckets of DDP or of Kolo, which may change.
     """
 
     set: kolo.GradientSet
@@ -70,10 +71,10 @@ class ParameterGradients:
     def __init__(
         self, named_parameters: Iterable[tuple[str, Tensor]], group: kolo.Group, kind: str, **options: Any
     ) -> None:
-        """Collective. `options` are those of `Group.register_gradients`.
+        """Registers the gradients. Collective. `options` are as in `Group.register_gradients`.
 
-        Errors: UsageError that names the parameter, for a duplicate name, or for a parameter that is not on the CPU or
-                has no real floating-point elements; MismatchError, the same on all ranks, if their models differ.
+        Errors: UsageError, which names the parameter, for a duplicate name, or for a parameter that is not on the CPU
+                or has no real floating-point elements; MismatchError, the same on all ranks, if their models differ.
         """
         parameters = _checked(named_parameters)
         group = _with_room(group, kind, parameters.values())
@@ -91,7 +92,8 @@ class ParameterGradients:
         return parameter in self._index
 
     def index_of(self, parameter: Tensor) -> int:
-        """Index of a parameter's gradient. Errors: UsageError for a parameter without a gradient in the set."""
+        """Returns the index of a parameter's gradient. Raises UsageError if the set has no gradient for the
+        parameter."""
         try:
             return self._index[parameter]
         except KeyError:
@@ -101,7 +103,7 @@ class ParameterGradients:
             ) from None
 
     def check(self, index: int, gradient: Tensor) -> None:
-        """Errors: UsageError unless `gradient` is a dense tensor."""
+        """Raises UsageError unless `gradient` is a dense tensor."""
         if gradient.layout != torch.strided:
             raise UsageError(
                 f"rank {self._group.rank}: the gradient of {self.names[index]!r} is {gradient.layout}; Kolo averages "
@@ -111,13 +113,13 @@ class ParameterGradients:
     # --- checkpoints -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """This rank's compression state: residuals, steps, exponents. Each rank saves its own."""
+        """Returns this rank's compression state: residuals, steps, exponents. Each rank must save its own state."""
         state = torch.frombuffer(bytearray(self.set.save_compression()), dtype=torch.uint8)
         return {"rank": self._group.rank, "ranks": self._group.size, "compression": state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores this rank's state, bit for bit. Errors: UsageError for the state of another rank, or of another
-        number of ranks; DataError for that of another model."""
+        number of ranks; DataError for the state of another model."""
         if (state["rank"], state["ranks"]) != (self._group.rank, self._group.size):
             raise UsageError(
                 f"rank {self._group.rank} of {self._group.size} loads the compression state of rank {state['rank']} of "
@@ -127,7 +129,7 @@ class ParameterGradients:
 
     def remap_compression(self, states: Sequence[Mapping[str, Any]]) -> None:
         """Restores the states of all former ranks, on any number of ranks; the sum of residuals is preserved.
-        Collective, with equal states. Errors: UsageError unless there is one of each rank."""
+        Collective, with equal states. Raises UsageError unless there is one state of each rank."""
         ordered = sorted(states, key=lambda state: int(state["rank"]))
         if [state["rank"] for state in ordered] != list(range(ordered[0]["ranks"] if ordered else 1)):
             raise UsageError(f"states of the ranks {[state['rank'] for state in ordered]}: one of each is needed")
@@ -135,8 +137,8 @@ class ParameterGradients:
 
 
 def broadcast_parameters(tensors: Tensors, root: int = 0, group: AnyGroup = None) -> None:
-    """Copies values from rank `root` to all ranks: a module's parameters and buffers, the tensors in a state dict, or
-    these tensors. Collective; tensors of equal types and shapes come in the same order on all ranks."""
+    """Copies values from rank `root` to all ranks. `tensors` is a module, whose parameters and buffers are copied, a
+    state dict, or a list of tensors. Collective; all ranks pass tensors of equal types and shapes in the same order."""
     by_dtype: dict[torch.dtype, list[Tensor]] = {}
     for each in _named(tensors).values():
         if each.numel() > 0:
@@ -148,9 +150,9 @@ def broadcast_parameters(tensors: Tensors, root: int = 0, group: AnyGroup = None
 
 
 def check_equal(tensors: Tensors, name: str = "weights", group: AnyGroup = None) -> None:
-    """Checks that all ranks have the same values, bit by bit: a module's parameters and buffers, the tensors in a state
-    dict, or these tensors. Collective. Errors: MismatchError, the same on every rank, naming the tensors that differ
-    and the ranks that differ from rank 0."""
+    """Checks that all ranks have the same values, bit by bit. `tensors` is a module, whose parameters and buffers are
+    compared, a state dict, or a list of tensors. Collective. Raises MismatchError, the same on every rank, which names
+    the tensors that differ and the ranks that differ from rank 0."""
     hashed = {key: each.detach().cpu().contiguous() for key, each in _named(tensors).items()}
     group_of(group).check_equal(name, {key: moved_memory(resolved(each)) for key, each in hashed.items()})
 
@@ -179,12 +181,12 @@ def _checked(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor
 
 
 def _with_room(group: kolo.Group, kind: str, parameters: Iterable[Tensor]) -> kolo.Group:
-    """A group whose arena holds a gradient of each parameter: `group` itself if it is the job, whose arena has the
-    option `arena_bytes`, or else a new group of its ranks for these gradients alone."""
+    """Returns a group whose arena has room for a gradient of each parameter: `group` itself if it is the job, whose
+    arena is large (`arena_bytes`), or else a new group of its ranks for these gradients alone."""
     if isinstance(group, kolo.Runtime):
         return group
     gradients = sum(each.numel() * each.element_size() for each in parameters)
-    # Padding is less than the contents of a bucket. This is address space; memory is committed on use.
+    # Padding is less than the contents of a bucket. The size is address space; memory is committed when it is used.
     return group.group(range(group.size), name=f"{kind} of {group.name}", arena_bytes=2 * gradients + (1 << 20))
 
 

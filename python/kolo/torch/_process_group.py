@@ -15,8 +15,8 @@ from ._operations import Leave, Operations
 
 
 class KoloBackend(Operations, Backend):
-    """The form for torch 2.14 and later: the backend `kolo` for CPU tensors of a process group, whose other devices may
-    have other backends."""
+    """The form for torch 2.14 and later: a backend for the CPU tensors of a process group, which may have other
+    backends for other devices."""
 
     def __init__(self, group: kolo.Group, name: str, timeout: timedelta, leave: Leave) -> None:
         super().__init__(group, timeout, leave)
@@ -28,20 +28,20 @@ class KoloBackend(Operations, Backend):
 
     supports_coalescing = True
     supports_splitting = False
-    # Without an answer here, torch 2.15 recurses without end.
+    # Without this attribute, torch 2.15 recurses without end.
     supports_reconfigure = False
     supports_window = False
     supports_shrinking = False
     _supports_time_estimate = False
 
     def supports_tensor_alloc(self, device: Any) -> bool:
-        """False: torch 2.15 cannot hand the tensor's options to a backend in Python."""
+        """Returns False, because torch 2.15 cannot pass the tensor's options to a backend in Python."""
         return False
 
 
 class KoloProcessGroup(Operations, ProcessGroup):
-    """The form for older torch, where a backend cannot be written in Python: a whole process group, in which no other
-    backend can serve other devices."""
+    """The form for older torch, where a backend cannot be written in Python: a whole process group, which has no
+    backends for other devices."""
 
     def __init__(self, group: kolo.Group, name: str, timeout: timedelta, leave: Leave) -> None:
         super().__init__(group, timeout, leave)
@@ -73,7 +73,7 @@ jobs = Jobs()
 
 
 def create(opts: Any, backend_options: Any = None) -> Operations:
-    """Called by torch for each process group: returns the backend of this rank."""
+    """Called by torch for each process group. Returns this rank's backend, or in older torch its process group."""
     group, job = jobs.member(
         opts.store,
         opts.group_rank,
@@ -82,7 +82,8 @@ def create(opts: Any, backend_options: Any = None) -> Operations:
         str(opts.group_id),
         opts.timeout,
     )
-    # torch requires one order, so ranks that call different operations get an error that quotes both.
+    # torch requires the same order on all ranks, so ranks that call different operations get an error, which quotes
+    # both.
     group.keep_order()
     is_new = torch.__version__ >= (2, 14)  # type: ignore[operator]  # Its type compares with tuples.
     form = (KoloBackend if is_new else KoloProcessGroup)(group, str(opts.group_id), opts.timeout, jobs.leave)

@@ -17,10 +17,10 @@ def begin_sums(
     group: Group, tensors: Sequence[Tensor], op: str, name: str | None = None
 ) -> tuple[Ticket, Callable[[], list[Tensor]]]:
     """Sums or averages sparse tensors, each of which has the same shape on all ranks. They share their exchanges.
-    Returns a ticket, and a function that gives the results afterwards, coalesced.
+    Returns a ticket, and a function that waits for the coalesced results and returns them.
 
-    Each rank's elements are sent to the ranks that sum them, and the sums to all, so the bytes do not grow with the
-    number of ranks as long as they have elements at the same indices. Integers are summed in float64, 16-bit floats in
+    Each rank's elements are sent to the ranks that sum them, and the sums to all ranks. So the bytes do not grow with
+    the number of ranks if all ranks have elements at the same indices. Integers are summed in float64, 16-bit floats in
     float32, and complex numbers as pairs of their parts; all tensors are summed in one type.
     """
     tables = [_Table(tensor) for tensor in tensors]
@@ -37,7 +37,7 @@ def begin_sums(
 
 
 class _Table:
-    """A tensor with k sparse dimensions as a table with a row for each of their indices."""
+    """A sparse tensor as a table, which has a row for each index of the sparse dimensions."""
 
     def __init__(self, tensor: Tensor) -> None:
         shape = tuple(tensor.shape)
@@ -59,7 +59,7 @@ class _Table:
         self.height = math.prod(self._sparse_shape)
 
     def tensor(self, sums: Any) -> Tensor:
-        """The sparse tensor of these `kolo.Rows`."""
+        """Makes the sparse tensor of the result, `kolo.Rows`."""
         along = torch.stack(torch.unravel_index(torch.from_numpy(sums.indices), self._sparse_shape))
         values = torch.from_numpy(sums.rows).view(-1, *self._row_shape)
         values = (torch.view_as_complex(values) if self._dtype.is_complex else values).to(self._dtype)

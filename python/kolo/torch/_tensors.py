@@ -1,4 +1,4 @@
-"""Tensors as memory that Kolo's operations use."""
+"""Converts tensors to memory that Kolo's operations use, and back."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kolo import Memory, UsageError, _dtypes
 
 @functools.lru_cache(maxsize=None)
 def _known(dtype: torch.dtype) -> _dtypes.DType | None:
-    """Kolo's element type; None for a type that it does not take."""
+    """Returns Kolo's element type; None if Kolo does not take the type."""
     return next((own for own in _dtypes.dtypes() if getattr(torch, own.numpy, None) is dtype), None)
 
 
 def number_memory(tensor: torch.Tensor) -> Memory:
-    """The elements of a contiguous tensor, for operations that compute with them.
+    """Returns the elements of a contiguous tensor, for operations that compute with them.
 
     Errors: UsageError for a type that Kolo does not take.
     """
@@ -30,7 +30,8 @@ def number_memory(tensor: torch.Tensor) -> Memory:
 
 
 def moved_memory(tensor: torch.Tensor) -> Memory:
-    """As `number_memory`, for operations that only copy elements, of any type: unknown types are treated as bytes."""
+    """Works like `number_memory`, for operations that only copy elements, of any type: unknown types are treated as
+    bytes."""
     dtype = _known(tensor.dtype)
     if dtype is None:
         return Memory(tensor.data_ptr(), tensor.numel() * tensor.element_size(), "uint8", tensor)
@@ -38,7 +39,7 @@ def moved_memory(tensor: torch.Tensor) -> Memory:
 
 
 def check_dense(tensors: Sequence[torch.Tensor]) -> None:
-    """Errors: UsageError for objects that are not tensors, for sparse tensors, and for tensors that are not in host
+    """Raises UsageError for objects that are not tensors, for sparse tensors, and for tensors that are not in host
     memory."""
     for tensor in tensors:
         if not isinstance(tensor, torch.Tensor):
@@ -50,12 +51,12 @@ def check_dense(tensors: Sequence[torch.Tensor]) -> None:
 
 
 def resolved(tensor: torch.Tensor) -> torch.Tensor:
-    """`tensor` with its elements in memory: torch conjugates and negates lazily, by a flag of the tensor."""
+    """Returns `tensor` without lazy conjugation or negation, which torch only marks by a flag of the tensor."""
     return tensor.resolve_conj().resolve_neg()
 
 
 def tensor_at(memory: Memory) -> torch.Tensor:
-    """The elements of host memory as a tensor of the same shape, which keeps `memory` alive.
+    """Returns host memory as a tensor of the same shape, which keeps `memory` alive.
 
     Errors: UsageError for a type that torch does not have.
     """
@@ -65,24 +66,24 @@ def tensor_at(memory: Memory) -> torch.Tensor:
     if memory.count == 0:
         return torch.empty(memory.shape, dtype=dtype)
     data: Any = (ctypes.c_char * memory.nbytes).from_address(memory.address)
-    data._memory = memory  # The tensor's storage holds it.
+    data._memory = memory  # The tensor's storage holds `data`.
     return torch.frombuffer(data, dtype=dtype).view(memory.shape)
 
 
 class Staging:
-    """Contiguous copies of tensors, and the copies of results back when the operation is over. Errors: those of
+    """Makes contiguous copies of tensors for an operation, and copies results back afterwards. Errors: as
     `check_dense`."""
 
     def __init__(self) -> None:
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def read(self, tensor: torch.Tensor) -> torch.Tensor:
-        """`tensor`, or a contiguous copy."""
+        """Returns `tensor`, or a contiguous copy."""
         check_dense([tensor])
         return resolved(tensor.detach()).contiguous()
 
     def written(self, tensor: torch.Tensor) -> torch.Tensor:
-        """As `read`, for a tensor that gets a result, and whose elements may be read."""
+        """Works like `read`, for a tensor that gets a result and may also be read."""
         check_dense([tensor])
         plain = tensor.detach()
         memory = resolved(plain).contiguous()
@@ -91,7 +92,7 @@ class Staging:
         return memory
 
     def joined(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-        """One tensor for the elements of all of them, which get a result."""
+        """Makes one tensor for the results of all these tensors."""
         check_dense(tensors)
         check_one_type(tensors)
         total = sum(tensor.numel() for tensor in tensors)
@@ -104,27 +105,27 @@ class Staging:
         return whole
 
     def finish(self) -> None:
-        """Copies the results. Later calls do nothing."""
+        """Copies the results to their tensors. Later calls do nothing."""
         for tensor, copy in self._copies:
             put(tensor, copy)
         self._copies.clear()
 
 
 def put(tensor: torch.Tensor, result: torch.Tensor) -> None:
-    """Copies a result. torch lets inference tensors change in inference mode only."""
+    """Copies a result to a tensor; uses inference mode for inference tensors, which change only there."""
     with torch.no_grad(), torch.inference_mode(tensor.is_inference()):
         tensor.copy_(result)
 
 
 def concatenated(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The elements of all tensors, which have one type, concatenated."""
+    """Returns the elements of all tensors, which have one type, concatenated."""
     check_dense(tensors)
     check_one_type(tensors)
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
 
 def check_one_type(*lists: Sequence[torch.Tensor]) -> None:
-    """Errors: UsageError unless all tensors of all lists have one element type."""
+    """Raises UsageError unless all tensors of all lists have one element type."""
     if len({tensor.dtype for tensors in lists for tensor in tensors}) > 1:
         raise UsageError("the tensors of one operation have one element type")
 

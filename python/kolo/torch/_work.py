@@ -1,4 +1,4 @@
-"""One operation in flight, as torch sees it."""
+"""Operations in flight, as `Work` of torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._completions import completions, running
 
 
 class Awaited(Protocol):
-    """What a work waits for: a ticket, or an object that acts as one."""
+    """The interface of objects for which a work waits: a ticket, or a similar object."""
 
     def done(self) -> bool: ...
     def wait(self, timeout: float | None = None) -> Any: ...
@@ -26,22 +26,22 @@ class Awaited(Protocol):
 
 
 def nothing() -> None:
-    """For work without results."""
+    """Does nothing; the `finish` of work without results."""
 
 
 class KoloWork(Work):
-    """Work over tickets. It holds all tensors that it needs, so the tensors and the work may be dropped before it is
-    done.
+    """Work of torch that consists of tickets. It holds all tensors that it needs, so the program may drop the tensors
+    and the work before it is done.
 
-    `wait` drives the engine in the caller's own thread. A future is completed by another thread, which sleeps on the
-    tickets' descriptors.
+    `wait` drives Kolo in the caller's thread. Another thread, which sleeps on the tickets' descriptors, completes
+    futures.
     """
 
     def __init__(
         self, tickets: Sequence[Awaited], finish: Callable[[], None], result: Any, timeout: timedelta | None
     ) -> None:
-        """`finish` copies results to their tensors when all tickets are done. `timeout`: for waits without one; None:
-        the option `operation_timeout`."""
+        """`finish` copies results to their tensors when all tickets are done. `timeout` is for waits without a timeout;
+        None means the option `operation_timeout`."""
         super().__init__()
         self.tickets = tickets
         self._finish = finish
@@ -50,11 +50,11 @@ class KoloWork(Work):
         self._timeout = timeout
         self._source: int | None = None
         self._future: torch.futures.Future[Any] | None = None
-        self._lock = threading.RLock()  # A future may be complete when it is made, and so finish this work.
+        self._lock = threading.RLock()  # Reentrant: a future may be complete when it is made, and then calls `finish`.
         self._is_finished = False
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Waits until the work is done; by default at most the group's timeout. Raises the operation's error."""
+        """Waits until the work is done, by default for at most the group's timeout. Raises the operation's error."""
         limit = timeout if timeout > timedelta(0) else self._timeout
         seconds = None if limit is None else limit.total_seconds()
         with contextlib.nullcontext() if running() is None else completions().resting():
@@ -69,7 +69,8 @@ class KoloWork(Work):
                 self._source = getattr(got, "source", None)
 
     def finish(self) -> Any:
-        """Called when all tickets are done: copies results to their tensors, once. Returns the value for a future."""
+        """Called when all tickets are done. The first call copies results to their tensors. Returns the value for a
+        future."""
         with self._lock:
             if not self._is_finished:
                 self._finish()
@@ -82,8 +83,8 @@ class KoloWork(Work):
         return math.inf if self._timeout is None else self._timeout.total_seconds()
 
     def pending(self) -> Awaited | None:
-        """The first ticket that is not done; None if the work is over, because all are done or an earlier one has
-        failed."""
+        """Returns the first ticket that is not done; None if the work is over, because all tickets are done or an
+        earlier ticket has failed."""
         for number, ticket in enumerate(self.tickets):
             if not ticket.done():
                 return None if any(map(_has_failed, self.tickets[:number])) else ticket
@@ -112,7 +113,7 @@ class KoloWork(Work):
         self.wait()
 
     def source_rank(self) -> int:
-        """Source rank of a receive from any rank."""
+        """Returns the source rank of a receive from any rank."""
         self.wait()
         return -1 if self._source is None else self._source
 
@@ -120,7 +121,7 @@ class KoloWork(Work):
         return self.source_rank()
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """A future of the list of result tensors."""
+        """Returns a future of the list of result tensors."""
         with self._lock:
             if self._future is None:
                 self._future = completions().future_of(self)
@@ -128,7 +129,7 @@ class KoloWork(Work):
 
 
 def _has_failed(ticket: Awaited) -> bool:
-    """Whether a finished ticket has an error."""
+    """Returns whether a finished ticket has an error."""
     try:
         ticket.wait()
     except KoloError:
@@ -137,7 +138,7 @@ def _has_failed(ticket: Awaited) -> bool:
 
 
 def together(works: Sequence[KoloWork], timeout: timedelta | None) -> KoloWork:
-    """Work that is done when all of these are; its result concatenates theirs."""
+    """Returns work that is done when all `works` are done; its result concatenates their results."""
     results = [result for work in works for result in work.results]
 
     def finish() -> None:

@@ -32,7 +32,7 @@ constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kLeastBytes = std::size_t{64} << 10;
 
 /// Rows in device memory. The device adds them up on a stream of this object, using index lists
-/// that are copied through pinned memory. Each sum has this memory until the next one begins.
+/// that are copied through pinned memory. The lists of a sum stay until the next sum begins.
 class DeviceRows final : public RowBackend {
  public:
   explicit DeviceRows(Device& device);
@@ -46,15 +46,15 @@ class DeviceRows final : public RowBackend {
   std::shared_ptr<const Event> done() const override { return done_; }
 
  private:
-  /// Room for lists, and for their copies on the device.
+  /// Pinned memory for lists, and device memory for their copies.
   struct ListMemory {
     DeviceMemory pinned, copies;
   };
 
-  /// The copy of a list on the device.
+  /// Enqueues a copy of `list` to the device, and returns the copy.
   template <typename T>
   std::span<const T> copied(std::span<const T> list);
-  /// Makes room in the last of `lists_`.
+  /// Makes room for `bytes` bytes in the last of `lists_`.
   void reserve(std::size_t bytes);
 
   Device& device_;
@@ -62,7 +62,7 @@ class DeviceRows final : public RowBackend {
   std::size_t used_ = 0;           // bytes used of the last list
   const std::unique_ptr<Event> given_;
   const std::shared_ptr<Event> done_;
-  const std::unique_ptr<Stream> stream_;  // ends first
+  const std::unique_ptr<Stream> stream_;  // destroyed first
 };
 
 DeviceRows::DeviceRows(Device& device)
@@ -86,7 +86,7 @@ void DeviceRows::begin(const NativeStream* stream) {
   stream_->record(*done_);
 }
 
-// Each new list memory holds all that came before, so reallocations soon end.
+// The capacity at least doubles, so reallocations soon end.
 void DeviceRows::reserve(std::size_t bytes) {
   const std::size_t capacity = lists_.empty() ? 0 : lists_.back().pinned.bytes();
   if (used_ + bytes <= capacity) return;

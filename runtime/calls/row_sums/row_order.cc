@@ -12,7 +12,7 @@ namespace {
 constexpr unsigned kDigitBits = 11;  // 16 KiB of counters stay in the L1 cache.
 constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
 
-/// One stable pass by the digit at `shift`, from `from` to `to`.
+/// One stable pass of a radix sort: sorts the positions `from` by the digit at `shift`, into `to`.
 void order_by_digit(std::span<const std::int64_t> list, unsigned shift,
                     std::span<const std::size_t> from, std::span<std::size_t> to) {
   const auto digit = [&](std::size_t position) {
@@ -54,7 +54,7 @@ void RowOrder::assign(std::span<const std::int64_t> list, std::size_t height) {
 
 std::optional<std::size_t> first_outside(std::span<const std::int64_t> indices,
                                          std::size_t height) {
-  // A negative index becomes a large one.
+  // The cast makes a negative index a large one.
   const auto is_outside = [&](std::int64_t index) {
     return static_cast<std::uint64_t>(index) >= height;
   };

@@ -10,7 +10,7 @@
 
 namespace kolo {
 
-/// A list of rows, by index: the distinct indices, and the rows that have each of them.
+/// A list of rows, grouped by row index: the distinct indices, and the rows with each index.
 ///
 ///   rows of   7 2 7 5    indices    2 5 7
 ///                        positions  1 3 0 2
@@ -20,23 +20,23 @@ struct RowOrder {
   /// Indices into the list, grouped by row index and in list order within a group.
   std::vector<std::size_t> positions;
   std::vector<std::size_t> ends;     ///< End of each group in `positions`.
-  std::vector<std::size_t> scratch;  ///< For the next use.
+  std::vector<std::size_t> scratch;  ///< Working memory of `assign`.
 
-  /// Orders the rows with these indices, which are less than `height`; memory is reused. Cost: a
-  /// pass over the list for each 11 bits of `height`; one if the list is ascending.
+  /// Groups rows with the indices `list`, which are less than `height`. Reuses memory. Cost: one
+  /// pass over the list for each 11 bits of `height`; one pass in all if the list strictly ascends.
   void assign(std::span<const std::int64_t> list, std::size_t height);
 
-  /// Whether the list equals `indices`.
+  /// Returns whether the list equals `indices`, because it strictly ascends.
   bool is_identity() const { return positions.empty(); }
-  /// Number of rows in the list.
+  /// Returns the number of rows in the list.
   std::size_t count() const { return is_identity() ? indices.size() : positions.size(); }
-  /// The rows of each distinct index.
+  /// Returns the rows of each distinct index.
   RowGroups groups() const {
     return {.count = indices.size(), .positions = positions, .ends = ends};
   }
 };
 
-/// Position of the first index that lies outside a table of `height` rows.
+/// Returns the position of the first index outside a table of `height` rows, if there is one.
 std::optional<std::size_t> first_outside(std::span<const std::int64_t> indices, std::size_t height);
 
 }  // namespace kolo

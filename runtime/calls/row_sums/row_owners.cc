@@ -12,7 +12,7 @@
 namespace kolo {
 namespace {
 
-/// Number of a rank's rows up to and including its sample `i` of `ranks` samples.
+/// Returns the number of a rank's rows up to and including its sample `i` of `ranks` samples.
 std::size_t rows_up_to(std::size_t i, std::size_t rows, std::size_t ranks) {
   // (i + 1) * rows / ranks, without overflow.
   return (i + 1) * (rows / ranks) + (i + 1) * (rows % ranks) / ranks;
@@ -21,7 +21,7 @@ std::size_t rows_up_to(std::size_t i, std::size_t rows, std::size_t ranks) {
 /// Bytes of a row's index.
 constexpr double kIndexBytes = sizeof(std::int64_t);
 
-/// One round up and down the tree.
+/// Returns the predicted time of one agreement: a round up and down the tree of ranks.
 double agreement_us(const ProcessGrid& grid, const LinkCosts& costs) {
   double us = grid.largest_node() > 1 ? 2 * costs.memory.latency_us : 0;
   const int deepest = grid.leader(grid.num_nodes() - 1);
@@ -41,8 +41,8 @@ class RowPricing {
                  .network_window = inputs.options.network_window,
                  .link_costs = inputs.costs} {}
 
-  /// Counts change at each call, so each exchange of rows is agreed on again; the numbers of sums
-  /// are exchanged in between.
+  /// Counts change at each call, so each of the two exchanges of rows needs an agreement. Between
+  /// them, ranks exchange the numbers of sums.
   double rows_us() const {
     const double ranks = inputs_.grid.world_size();
     const double sent = ranks * size_.busiest;  // Assumes that all ranks are equally busy.
@@ -61,7 +61,7 @@ class RowPricing {
  private:
   bool is_on_device() const { return size_.memory == MemoryKind::kDevice; }
 
-  /// Rows with their indices, which are in host memory.
+  /// Returns the predicted time to exchange `rows` rows and their indices (in host memory).
   double exchange_us(CollectiveKind kind, double rows) const {
     if (!is_on_device()) return bytes_us(kind, rows * (size_.row_bytes() + kIndexBytes));
     return bytes_us(kind, rows * kIndexBytes) +
@@ -81,7 +81,7 @@ class RowPricing {
     return choose({spec, layout, inputs_.grid, options_}).price.us;
   }
 
-  /// Time in which all ranks of a node read or write `bytes` bytes each.
+  /// Returns the predicted time in which all ranks of a node read or write `bytes` bytes each.
   double memory_us(double bytes) const {
     if (is_on_device()) return 0;  // Device memory is several times as fast as its links.
     const double all = inputs_.grid.largest_node() * bytes;
@@ -108,7 +108,7 @@ std::vector<std::int64_t> describe_rows(std::span<const std::int64_t> indices, i
 
 RowOwners::RowOwners(std::span<const std::int64_t> descriptions, int ranks, std::size_t height) {
   const auto owners = static_cast<std::size_t>(ranks);
-  std::vector<std::pair<std::int64_t, std::size_t>> samples;  // index, and number of rows up to it
+  std::vector<std::pair<std::int64_t, std::size_t>> samples;  // index, rows it represents
   std::size_t all = 0;
   for (std::size_t rank = 0; rank < owners; ++rank) {
     const auto description = descriptions.subspan(rank * (owners + 1), owners + 1);

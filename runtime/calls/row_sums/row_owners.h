@@ -10,8 +10,8 @@
 
 namespace kolo {
 
-/// A rank's message to all others about its distinct row indices: their number, and as many samples
-/// as there are ranks, at equal distances.
+/// Makes a rank's message to all ranks about its distinct row indices: their number, and `ranks`
+/// samples of them at equal distances.
 ///
 ///   [count, samples...]
 ///
@@ -25,30 +25,29 @@ std::vector<std::int64_t> describe_rows(std::span<const std::int64_t> indices, i
 /// Source: Shi and Schaeffer, Parallel sorting by regular sampling, JPDC 1992.
 class RowOwners {
  public:
-  /// `descriptions` are those of all ranks, in rank order. Pure: equal on all ranks.
+  /// `descriptions` has the `describe_rows` of all ranks, in rank order. Equal on all ranks.
   RowOwners(std::span<const std::int64_t> descriptions, int ranks, std::size_t height);
 
-  /// The end of the range of `owner`; the last one ends at the height.
+  /// Returns the end of the range of `owner`: the first index after it, or `height` for the last.
   std::int64_t end(int owner) const { return ends_[static_cast<std::size_t>(owner)]; }
-  /// The number of `indices`, which ascend, in the range of each owner.
+  /// Returns for each owner how many of `indices`, which must ascend, are in its range.
   std::vector<std::size_t> counts(std::span<const std::int64_t> indices) const;
 
  private:
   std::vector<std::int64_t> ends_;
 };
 
-/// The rows that ranks exchange; equal on all ranks.
+/// The numbers of rows that ranks exchange; equal on all ranks.
 struct RowTraffic {
   int ranks = 1;
-  /// counts[s * ranks + r]: rows that rank s has for owner r.
+  /// counts[s * ranks + r]: number of rows that rank s sends to owner r.
   std::span<const std::size_t> counts;
 
   std::size_t sent(int rank) const;
   std::size_t received(int owner) const;
-  /// The largest number of rows that one rank sends, or one owner receives.
+  /// Returns the largest number of rows that one rank sends, or one owner receives.
   std::size_t busiest() const;
-  /// The expected number of distinct rows if each rank's rows are spread uniformly over the owners'
-  /// ranges.
+  /// Returns the expected number of distinct rows for rows spread uniformly over owners' ranges.
   double distinct(const RowOwners& owners) const;
 };
 
@@ -64,15 +63,15 @@ struct RowSize {
   double row_bytes() const { return static_cast<double>(width * size_of(dtype)); }
 };
 
-/// Predicted times of both exchanges of rows, in microseconds; in device memory those of the
-/// device's own collectives. If the result is a table, it is cleared and filled in either case, so
-/// neither time includes that.
+/// Predicted times of the two forms of exchange, in microseconds. For rows in device memory they
+/// are times of native collectives. Neither time includes filling a table as result, because both
+/// forms need that.
 struct RowPrices {
-  double rows_us = 0;   ///< Rows to their owners, which sum them, and the sums to all ranks.
-  double table_us = 0;  ///< An all-reduce of the table.
+  double rows_us = 0;   ///< Time to send rows to owners, sum them, and send sums.
+  double table_us = 0;  ///< Time of an all-reduce of the table.
 };
 
-/// Pure; `inputs` as those of a plan. Cost: that of choosing algorithms.
+/// Predicts both times. Pure. Cost: as much as choosing the algorithms of these collectives.
 RowPrices price_rows(const RowSize& size, const PlanInputs& inputs);
 
 }  // namespace kolo

@@ -17,7 +17,7 @@ RowCall call_of(Span<const TableRows> tables, const RowOptions& options) {
   return call;
 }
 
-/// Errors: UsageError for rows that such a call cannot sum.
+/// Throws UsageError if the call cannot sum these rows.
 void require_valid(std::string_view name, const RowCall& call, Span<const TableRows> tables) {
   const auto require = [&](bool condition, std::string_view what) {
     if (!condition) throw UsageError(fmt::format("'{}': {}", name, what));
@@ -45,8 +45,8 @@ void require_valid(std::string_view name, const RowCall& call, Span<const TableR
           "a table that is exchanged does not tell which rows the result has");
 }
 
-/// Checks that no rows lie in the memory of former results, which is written again, and that no two
-/// results share memory.
+/// Checks that no rows are in the memory of former results, which this call overwrites, and that no
+/// two results share memory.
 void require_apart(std::string_view name, Span<const TableRows> tables,
                    Span<const RowSums> results) {
   std::vector<UsedMemory> used;

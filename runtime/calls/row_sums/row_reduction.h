@@ -32,9 +32,9 @@ namespace kolo {
 /// Threads: see `CompositeOp`. Errors: as `Group::sparse_all_reduce`.
 class RowReduction final : public CompositeOp {
  public:
-  /// Adds up this rank's rows. The plan inputs, the rows of `tables` and the device outlive it
-  /// until it is over. `results` has one for each table; they are emptied, and their memory is
-  /// reused. Errors: UsageError; KoloError(kResources).
+  /// Adds up this rank's rows. The plan inputs, the rows of `tables` and the device must stay valid
+  /// until the call is over. `results` has one result per table; they are emptied, and their memory
+  /// is reused. Errors: UsageError; KoloError(kResources).
   RowReduction(const PlanInputs& inputs, std::string_view name, Span<const TableRows> tables,
                const RowOptions& options, Span<RowSums> results, const RowDevice& device = {});
 
@@ -42,7 +42,7 @@ class RowReduction final : public CompositeOp {
   Stage next() override;
   bool is_settled() const override;
   std::size_t tables() const { return sums_->size(); }
-  /// The results, by table; can be taken once. Precondition: it is over, without an error.
+  /// Returns one result per table; call it once. Precondition: the call is over without an error.
   std::vector<RowSums> take();
 
  private:
@@ -62,14 +62,14 @@ class RowReduction final : public CompositeOp {
   Stage exchange();
   Stage sum_up();
   Stage share();
-  /// Rows of some tables, and the event after which they are ready.
+  /// The rows of several tables, and for each table the event after which its rows are ready.
   struct Rows {
     std::vector<Tensor> each;
     std::vector<std::shared_ptr<const Event>> ready;
 
     void add(const Tensor& tensor, std::shared_ptr<const Event> behind);
   };
-  /// Appends an operation on rows to the stage; nothing if there are none.
+  /// Appends operations on `rows` to the stage; appends nothing if `rows` is empty.
   void append(Stage& stage, OperationKind kind, std::string_view what, const Rows& rows,
               const Reduction& reduction = ReduceOp::kSum) const;
   std::shared_ptr<Operation> step(OperationKind kind, std::string_view what, const Tensors& tensors,
@@ -81,7 +81,7 @@ class RowReduction final : public CompositeOp {
   OperationPool pool_;
   const OperationCalls calls_;
   Phase phase_ = Phase::kBegin;
-  // By table. Shared with the operations: an operation that has timed out still uses them.
+  // One sum per table, shared with operations, which may still use them after a timeout.
   const std::shared_ptr<std::vector<TableSum>> sums_ = std::make_shared<std::vector<TableSum>>();
 };
 

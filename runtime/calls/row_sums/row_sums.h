@@ -31,15 +31,15 @@ struct RowTable {
   }
 };
 
-/// One rank's rows of a table, contiguous: one for each of `indices`. The memory is the caller's,
-/// and of the table's kind.
+/// One rank's rows of a table: `rows` has one row per element of `indices`, contiguously. The
+/// caller owns the memory, whose kind is `table.memory`.
 struct TableRows {
   RowTable table;
   Span<const std::int64_t> indices = {};
   const void* rows = nullptr;
 };
 
-/// The form of a gradient in which only some rows are not zero.
+/// The form in which a gradient with few nonzero rows is exchanged or returned.
 enum class RowForm : std::uint8_t {
   kAuto,   ///< The form with the lower predicted time.
   kRows,   ///< Some rows and their indices.
@@ -49,12 +49,12 @@ enum class RowForm : std::uint8_t {
 /// Settings of a row-sparse all-reduce; the same on all ranks.
 struct RowOptions {
   ReduceOp op = ReduceOp::kSum;     ///< kSum or kAverage (the sum over the number of ranks).
-  RowForm result = RowForm::kAuto;  ///< The result's form; kAuto: that of the exchange.
-  /// What ranks exchange: rows, which owners sum and send to all, or the whole table, by an
-  /// all-reduce. The result of a table that is exchanged cannot be rows.
+  RowForm result = RowForm::kAuto;  ///< Form of the result; kAuto: as `exchange`.
+  /// Form of the exchange: rows, which owners sum and send to all ranks, or the whole table, by an
+  /// all-reduce. If the table is exchanged, the result cannot be rows.
   RowForm exchange = RowForm::kAuto;
-  /// Scales, for floating-point elements only. A rank sums its rows of one index, scales the sum,
-  /// and rounds it once more.
+  /// Scales, for floating-point elements only. Each rank sums its rows of equal index, scales the
+  /// sum, and rounds it once more.
   Scales scales = {};
 
   friend bool operator==(const RowOptions& a, const RowOptions& b) {
@@ -62,25 +62,25 @@ struct RowOptions {
   }
 };
 
-/// The result of a row-sparse all-reduce, equal on all ranks. It keeps its memory for further
-/// calls, so reuse it; with rows in device memory it must not outlive the runtime. Threads: as a
-/// plain value.
+/// The result of a row-sparse all-reduce, equal on all ranks. It keeps its memory, so reuse the
+/// object for further calls. With rows in device memory it must not outlive the runtime. Threads:
+/// one at a time.
 class RowSums {
  public:
   RowSums();
-  /// Leaves the other one empty.
+  /// Leaves the other object empty.
   RowSums(RowSums&&) noexcept;
-  /// Leaves the other one empty.
+  /// Leaves the other object empty.
   RowSums& operator=(RowSums&&) noexcept;
   ~RowSums();
 
-  /// Whether `rows` are all rows of the table; otherwise they are the rows of `indices`.
+  /// Returns whether `rows` are all rows of the table; otherwise they are the rows of `indices`.
   bool is_table() const { return is_table_; }
-  /// Whether rows were exchanged; otherwise the table was.
+  /// Returns whether rows were exchanged; otherwise the table was exchanged.
   bool exchanged_rows() const { return exchanged_rows_; }
-  /// Indices of the rows that some rank had, ascending. Empty if the table was exchanged.
+  /// Returns ascending indices of the rows that any rank passed. Empty if the table was exchanged.
   Span<const std::int64_t> indices() const;
-  /// The sums, contiguous: one for each index, or for each row of the table.
+  /// Returns the sums, contiguous: one row per element of `indices()`, or all rows of the table.
   BufferView rows() const { return rows_; }
 
  private:

@@ -20,7 +20,7 @@ std::vector<std::size_t> times(const std::vector<std::size_t>& rows, std::size_t
   return elements;
 }
 
-/// Numbers that are exchanged as int64.
+/// Returns a view of the numbers as int64 elements, for an exchange.
 BufferView counts_in(Span<std::size_t> numbers) {
   static_assert(sizeof(std::size_t) == sizeof(std::int64_t));
   return {numbers.data(), numbers.size(), DType::kInt64};

@@ -20,48 +20,49 @@ namespace kolo {
 
 /// The memory for one table of a row-sparse all-reduce, which its result keeps.
 struct RowMemory {
-  std::vector<std::int64_t> description, descriptions;  ///< Of this rank, and of all ranks.
+  std::vector<std::int64_t> description, descriptions;  ///< This rank's; all ranks'.
   RowOrder own;                                         ///< This rank's rows.
-  RowBytes own_sums;  ///< Empty if the rows are distinct, in order, and not scaled.
-  std::vector<std::size_t> own_counts, counts;  ///< Rows by owner; of all ranks, by pair.
-  /// Elements of those rows; later of the sums of each owner.
+  RowBytes own_sums;  ///< Not used if the rows are distinct, ascending and not scaled.
+  std::vector<std::size_t> own_counts, counts;  ///< Rows per owner; all ranks' rows per pair.
+  /// Elements of the rows per pair; later, elements of the sums per owner.
   std::vector<std::size_t> elements;
   std::vector<std::int64_t> received;  ///< Indices of rows that this rank owns.
   RowBytes received_rows;
   RowOrder owned;
   std::size_t owned_count = 0;
-  std::vector<std::size_t> owned_counts;  ///< By owner.
+  std::vector<std::size_t> owned_counts;  ///< Distinct rows per owner.
   std::vector<std::int64_t> indices;      ///< Indices of the result.
   RowBytes rows, table;
   MemoryKind kind = MemoryKind::kHost;  ///< Memory of the rows; everything else is in host memory.
-  std::unique_ptr<RowBackend> backend;  ///< Last: its stream ends before the memory does.
+  std::unique_ptr<RowBackend> backend;  ///< Last: its stream must end before the memory is freed.
 };
 
 /// The device that adds up rows in its memory.
 struct RowDevice {
   Device* device = nullptr;
-  /// This rank's rows are ready after the work enqueued on it so far; empty: they are ready.
+  /// The rows are ready after the work enqueued on this stream; empty if they are ready now.
   std::optional<NativeStream> stream = {};
 };
 
-/// Why a rank's rows of a table cannot be summed; empty if they can.
+/// Returns why a rank's rows of a table cannot be summed; empty if they can.
 std::string problem_with(const TableRows& given);
 
 /// One rank's part in the sum of one table: the buffers that it sends and receives in each step of
-/// a `RowReduction`, and the computation between. The members are in the order of the steps.
-/// Buffers stay valid until the next step; on a device the rows in them are ready after `ready`.
+/// a `RowReduction`, and the computation between. The functions are declared in the order of the
+/// steps. Buffers stay valid until the next step; on a device the rows in them are ready after
+/// `ready`.
 ///
 /// Threads: one at a time.
 class TableSum {
  public:
-  /// Adds up this rank's rows, which have no problem. `inputs`, `given.rows` and `device` outlive
-  /// it. `result` is emptied, and its memory is reused.
+  /// Adds up this rank's rows. Precondition: `problem_with(given)` is empty, and `inputs`,
+  /// `given.rows` and the device outlive this object. Empties `result`, and reuses its memory.
   TableSum(const PlanInputs& inputs, const TableRows& given, const RowOptions& options,
            RowSums& result, const RowDevice& device);
 
-  /// Number and distribution of this rank's rows; for an all-gather.
+  /// Returns the number and distribution of this rank's rows, for an all-gather.
   Tensor describe();
-  /// The number of this rank's rows for each owner; for an all-gather.
+  /// Returns the number of this rank's rows for each owner, for an all-gather.
   Tensor count();
   /// Chooses whether rows or the table are exchanged.
   void choose();
@@ -71,17 +72,17 @@ class TableSum {
     Tensor indices, rows;
   };
 
-  /// Rows for their owners; for all-to-alls.
+  /// Returns the rows for their owners, for all-to-alls.
   IndicesAndRows send();
-  /// Adds up the rows that this rank owns, and returns the number of sums; for an all-gather.
+  /// Adds up the rows that this rank owns, and returns the number of sums, for an all-gather.
   Tensor sum_up();
-  /// The sums for all ranks; for all-gathers in place.
+  /// Returns the sums for all ranks, for all-gathers in place.
   IndicesAndRows share();
 
-  /// The table, if it is exchanged; for an all-reduce in place.
+  /// Fills the table with this rank's rows and returns it, for an all-reduce in place.
   Tensor spread();
 
-  /// Event after the row sums so far; null if they are complete.
+  /// Returns the event after the row sums begun so far; null if these are complete.
   std::shared_ptr<const Event> ready() const { return backend().done(); }
   bool is_ready() const {
     const auto event = ready();
@@ -90,7 +91,7 @@ class TableSum {
 
   /// Makes the result, which is complete after `ready`. Precondition: all steps are over.
   void finish();
-  /// The result; can be taken once.
+  /// Returns the result; call it once.
   RowSums take() { return std::move(result_); }
 
  private:
@@ -98,13 +99,13 @@ class TableSum {
   RowTraffic traffic() const {
     return {.ranks = inputs_.grid.world_size(), .counts = memory_->counts};
   }
-  /// `count` elements of rows, with the table's dtype and memory.
+  /// Returns a view of `count` elements of rows, with the table's dtype and memory.
   BufferView elements(std::byte* rows, std::size_t count) const {
     return {rows, count, table_.dtype, table_.memory};
   }
   RowBackend& backend() const { return *(memory_ ? memory_ : result_.memory_)->backend; }
   void add_up(const TableRows& given);
-  /// Copies these rows to their places in the table.
+  /// Copies `rows` to the rows `indices` of the table.
   void spread_over_table(std::span<const std::int64_t> indices, const std::byte* rows);
   BufferView whole_table() const;
 

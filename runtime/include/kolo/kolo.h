@@ -2,7 +2,7 @@
 
 /// Public header: `#include <kolo/kolo.h>`, both in this source tree and once installed.
 
-// Without C++17 nothing else is included, so that this error is the only one.
+// Before C++17, includes nothing, so that the compiler reports only this error.
 #if __cplusplus < 201703L
 #error "kolo.h needs C++17: compile with -std=c++17 or later. kolo_c.h serves C and any C++."
 #else

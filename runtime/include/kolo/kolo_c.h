@@ -20,13 +20,14 @@
  *            `kolo_last_error` gives the full error of the calling thread's last failed call.
  *            No function throws.
  *
- * Structs:   those that begin with `size` may grow. Set it to sizeof, which the _INIT macros do
- *            along with every default; a program built with an older header keeps working.
+ * Structs:   a struct that begins with `size` may get more fields in later versions. Set `size` to
+ *            the sizeof of the struct; the _INIT macros set it and every default. A program that
+ *            was built with an older header keeps working.
  *
- * Handles:   release each one once. A null handle is KOLO_USAGE; functions without a status
- *            return an empty answer for it. A release first ends the operations of the handle:
- *            afterwards nothing touches memory of the program. Tickets may be released at any
- *            time; groups, gradient sets and row sums before their runtime.
+ * Handles:   release each handle once. Functions return KOLO_USAGE for a null handle, or NULL, 0 or
+ *            -1 if they return no status. A release first ends the operations of the handle;
+ *            afterwards Kolo does not use the buffers of these operations. Release groups, gradient
+ *            sets and row sums before their runtime, and tickets at any time.
  *
  * Text:      UTF-8, ends with a null byte. A returned `const char*` belongs to the handle that was
  *            the argument, until the next call of the same function with that handle.
@@ -67,28 +68,28 @@ typedef struct kolo_error {
   kolo_status status;
   int32_t rank;       /* Rank that found the error. */
   int32_t peer;       /* Rank that caused the error. */
-  const char* group;  /* Group whose ranks these are; "": the job. */
+  const char* group;  /* Group that numbers these ranks; "" for the job. */
   const char* verb;   /* mark, agree, plan, start, run, complete or wait. */
   const char* tensor; /* Bucket or tensor. */
-  const char* what;   /* The sentence a person reads. */
+  const char* what;   /* Cause, as a sentence for people. */
   const char* text;   /* One line with all fields. */
 } kolo_error;
 
-/* The error of the last call of this thread that failed; NULL if none has. It stays valid until the
- * thread's next call fails. */
+/* Returns the error of this thread's last failed call; NULL if none has failed. It stays valid
+ * until the thread's next failed call. */
 const kolo_error* kolo_last_error(void);
-/* "peer lost", "mismatch", ... */
+/* Returns the name of a status: "peer lost", "mismatch", ... */
 const char* kolo_status_name(kolo_status status);
-/* The exit status for this class of error: 64 usage, 69 peer lost, ... */
+/* Returns the exit status for this class of error: 64 usage, 69 peer lost, ... */
 int kolo_exit_status(kolo_status status);
-/* "0.1.0" */
+/* Returns the version of the library: "0.1.0". */
 const char* kolo_version(void);
 
 /* --- Tensors ---------------------------------------------------------------------------------- */
 
 typedef int32_t kolo_dtype;
 enum {
-  /* As a wire dtype: the dtype of the elements, or the option. Elements themselves have a dtype. */
+  /* Only as a wire dtype: the option `wire_dtype`, by default the elements' dtype. */
   KOLO_SAME_DTYPE = 0,
   KOLO_FLOAT32 = 1,
   KOLO_FLOAT64 = 2,
@@ -104,8 +105,8 @@ enum {
   KOLO_FLOAT8_E4M3 = 12,
   KOLO_FLOAT8_E5M2 = 13
 };
-/* The dtype's name, such as "float32", and the bytes of an element; NULL and 0 for a number that is
- * not a dtype. Dtypes are numbered without a gap. */
+/* Return the dtype's name, such as "float32", and the bytes of an element; NULL and 0 for a number
+ * that is not a dtype. Dtypes are numbered without a gap. */
 const char* kolo_dtype_name(kolo_dtype dtype);
 size_t kolo_dtype_size(kolo_dtype dtype);
 
@@ -121,10 +122,10 @@ enum {
   KOLO_BIT_XOR = 7,
   KOLO_PREMUL_SUM = 8 /* Sum of contributions, each multiplied by its rank's `scale_before`. */
 };
-/* The operation's name, such as "sum"; NULL for a number that is not an operation. Operations are
- * numbered without a gap. */
+/* Returns the operation's name, such as "sum"; NULL for a number that is not an operation.
+ * Operations are numbered without a gap. */
 const char* kolo_op_name(kolo_op op);
-/* 1 if the operation is defined on elements of the dtype, else 0. */
+/* Returns 1 if the operation is defined on elements of the dtype, else 0. */
 int kolo_op_takes(kolo_op op, kolo_dtype dtype);
 
 typedef int32_t kolo_memory;
@@ -144,18 +145,18 @@ typedef struct kolo_buffer {
 /* One tensor of a collective. A buffer that a rank does not use is ignored, and may be NULL with 0
  * elements. */
 typedef struct kolo_tensor {
-  const void* input;  /* Only read. NULL with 0 elements: the tensor is in place. */
+  const void* input;  /* Read, never written. NULL with 0 elements if in place. */
   size_t input_count; /* Elements. */
-  void* result;       /* In place: input and result. */
+  void* result;       /* Receives the result; in place it is the input, too. */
   size_t result_count;
-  /* Elements of each rank's part, the same on all ranks: one count for each rank, or in an
-   * all-to-all one for each pair, ordered by sender. NULL: all parts are equal. */
+  /* Elements of each part, equal on all ranks: one count per rank or, in an all-to-all, one count
+   * per pair of ranks, ordered by sender, then receiver. NULL if all parts have one size. */
   const size_t* counts;
   size_t num_counts;
   kolo_dtype dtype;
   kolo_memory memory;
 } kolo_tensor;
-/* Initialisers of a tensor in host memory with equal parts: in place, and with two buffers. */
+/* Initialise a tensor in host memory with parts of one size: in place, or with two buffers. */
 #define KOLO_TENSOR(data, count, dtype) \
   { NULL, 0, data, count, NULL, 0, dtype, KOLO_HOST }
 #define KOLO_TENSOR_TO(input, input_count, result, result_count, dtype) \
@@ -189,12 +190,12 @@ typedef struct kolo_store {
 
 typedef struct kolo_open_options {
   size_t size;
-  /* Options that are not given here come from KOLO_* variables, else they have their defaults. */
+  /* Options by name. Other options have the values of KOLO_* variables, or defaults. */
   const kolo_setting* settings;
   size_t num_settings;
   /* NULL: rank, size and rendezvous come from the environment. */
   const kolo_store* store;
-  int32_t rank;       /* With a store: this rank. */
+  int32_t rank;       /* With a store: this process's rank, from 0. */
   int32_t world_size; /* With a store: number of ranks. */
   const char* job;    /* With a store: prefix of all keys; differs for each job in a store. */
 } kolo_open_options;
@@ -205,13 +206,14 @@ typedef struct kolo_open_options {
 kolo_status kolo_open(const kolo_open_options* options, kolo_runtime** runtime);
 /* Waits until all ranks close the job, and ends it. Collective; later calls fail. */
 kolo_status kolo_close(kolo_runtime* runtime);
-/* Leaves the job at once, for a rank that cannot go on: the others fail with `why`. */
+/* Leaves the job at once, because this rank cannot go on. Calls of the other ranks fail; their
+ * error quotes `why`. */
 kolo_status kolo_abort(kolo_runtime* runtime, const char* why);
-/* Closes the job unless it is closed or aborted, and frees the handle; logs errors. NULL is fine.
- * */
+/* Closes the job unless it is closed or aborted, and frees the handle. Logs errors; ignores
+ * NULL. */
 void kolo_release(kolo_runtime* runtime);
-/* Until its next call, the calling thread does not count among those that use the job: for a thread
- * that lets another thread make a call, and waits for that thread by other means. */
+/* Stops counting the calling thread as a user of the job until its next call. Call it before the
+ * thread waits, outside Kolo, for another thread that calls Kolo. */
 kolo_status kolo_leave_thread(kolo_runtime* runtime);
 
 /* This rank's position in the job. */
@@ -224,11 +226,11 @@ typedef struct kolo_place {
 #define KOLO_PLACE_INIT \
   { sizeof(kolo_place), 0, 0, 0, 0, 0, 0 }
 kolo_status kolo_get_place(kolo_runtime* runtime, kolo_place* place);
-/* The value of an option in force, as text. */
+/* Writes the value of an option in force, as text. */
 kolo_status kolo_get_setting(kolo_runtime* runtime, const char* name, const char** value);
-/* The link costs in force, as text for the option `link_costs`. */
+/* Returns the link costs in force, as text for the option `link_costs`. */
 const char* kolo_link_costs(kolo_runtime* runtime);
-/* The address at which other nodes reach this one, numeric; empty if all ranks share a node. */
+/* Returns the numeric address of this node for other nodes; empty if all ranks share a node. */
 const char* kolo_network_address(kolo_runtime* runtime);
 
 /* Allocates memory that the other ranks of the node can read directly, which saves copies. It is
@@ -239,7 +241,7 @@ kolo_status kolo_free(kolo_runtime* runtime, void* data);
 
 /* --- Groups ----------------------------------------------------------------------------------- */
 
-/* The group of all ranks; it belongs to the runtime. NULL for NULL. */
+/* Returns the group of all ranks, which belongs to the runtime. Returns NULL for NULL. */
 kolo_group* kolo_world(kolo_runtime* runtime);
 
 typedef struct kolo_group_options {
@@ -250,7 +252,7 @@ typedef struct kolo_group_options {
 #define KOLO_GROUP_OPTIONS_INIT \
   { sizeof(kolo_group_options), "", (size_t)64 << 20 }
 
-/* Creates a group of these ranks of `parent`, in this order. Only its members call. */
+/* Creates a group of the given ranks of `parent`, in that order. Only its members call this. */
 kolo_status kolo_group_create(kolo_group* parent, const int32_t* ranks, size_t num_ranks,
                               const kolo_group_options* options, kolo_group** group);
 /* Creates one group for each color, ordered by key and then by rank. Collective over `parent`; a
@@ -263,21 +265,21 @@ kolo_status kolo_group_node(kolo_group* parent, const kolo_group_options* option
 /* Creates a group of the ranks of `parent` with the same local rank. */
 kolo_status kolo_group_cross(kolo_group* parent, const kolo_group_options* options,
                              kolo_group** group);
-/* From now on all ranks begin their collectives in this group in one order, whatever their names.
- * If the n-th collectives of ranks differ, they get KOLO_MISMATCH, which quotes both. All ranks
- * call it at the same point, while none has a collective of the group in flight. */
+/* Requires that from now on all ranks begin the collectives of this group in the same order. If the
+ * n-th collectives of two ranks differ, both fail with KOLO_MISMATCH; the error quotes both. All
+ * ranks call it at the same point, while no collective of the group is in flight. */
 kolo_status kolo_group_keep_order(kolo_group* group);
 /* Waits until all members close the group. Collective; later calls fail. */
 kolo_status kolo_group_close(kolo_group* group);
 /* Releases the group without waiting for its other members. NULL and `kolo_world` are fine. */
 void kolo_group_release(kolo_group* group);
 
-/* With NULL these return -1 and 0. */
+/* Return this rank in the group, and the group's number of ranks; -1 and 0 for NULL. */
 int32_t kolo_group_rank(const kolo_group* group);
 int32_t kolo_group_size(const kolo_group* group);
 /* Writes the rank in the job of each rank of the group. Writes nothing for NULL. */
 void kolo_group_ranks(const kolo_group* group, int32_t* ranks_of_job);
-/* Payload bytes that this rank has sent to other nodes in the group's own operations. */
+/* Returns the payload bytes that this rank has sent to other nodes in the group's operations. */
 uint64_t kolo_network_bytes_sent(const kolo_group* group);
 
 /* --- Collectives ------------------------------------------------------------------------------ */
@@ -292,18 +294,18 @@ typedef struct kolo_call {
   double scale_before; /* Multiplies contributions. */
   double scale_after;  /* Multiplies the result. */
   void* stream;        /* For device memory: a cudaStream_t. */
-  /* KOLO_BFLOAT16: an all-reduce or reduce-scatter of float32 or float64 in host memory, without
-   * scales, sends bfloat16. */
+  /* With KOLO_BFLOAT16, an all-reduce or reduce-scatter of float32 or float64 in host memory,
+   * without scales, sends its elements as bfloat16. */
   kolo_dtype wire_dtype;
 } kolo_call;
 #define KOLO_CALL_INIT \
   { sizeof(kolo_call), NULL, 1.0, 1.0, NULL, KOLO_SAME_DTYPE }
 
 /*
- * Each collective takes a list of tensors of one dtype, in memory of one kind, with one agreement
- * and common messages; each tensor gets the result that a call with it alone would give. Buffers
- * that are written overlap no other. Whether tensors are in place is the same on all ranks; in a
- * gather and a scatter the root decides. `call` may be NULL.
+ * Each collective takes a list of tensors of one dtype, in memory of one kind. The tensors share
+ * one agreement and their messages; each gets the result that a call with that tensor alone would
+ * give. A buffer that the call writes overlaps no other buffer. Tensors are in place on all ranks
+ * or on none; in a gather or scatter, only the root chooses. `call` may be NULL.
  *
  * If `ticket` is NULL, the call blocks until the operation is over; after `operation_timeout` it
  * ends the operation as `kolo_ticket_release` does. Otherwise the call starts the operation and
@@ -325,26 +327,26 @@ kolo_status kolo_reduce(kolo_group* group, const kolo_tensor* tensors, size_t nu
 kolo_status kolo_reduce_scatter(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                                 kolo_op op, const kolo_call* call, kolo_ticket** ticket);
 /* Copies each rank's input to its part of the result on all ranks. In place this rank's part
- * already lies at its offset in the result. */
+ * already is at its offset in the result. */
 kolo_status kolo_all_gather(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                             const kolo_call* call, kolo_ticket** ticket);
-/* Copies each rank's input to its part of the result on rank `root`; the others have no result. In
- * place at the root, its part already lies at its offset in the result. */
+/* Copies each rank's input to its part of the result on rank `root`; other ranks have no result. If
+ * the root is in place, its part already is at its offset in the result. */
 kolo_status kolo_gather(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                         int32_t root, const kolo_call* call, kolo_ticket** ticket);
-/* Copies part r of the input of rank `root` to the result of rank r; the others have no input. If
+/* Copies part r of the input of rank `root` to the result of rank r; other ranks have no input. If
  * the root has no result, its part stays in the input. */
 kolo_status kolo_scatter(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                          int32_t root, const kolo_call* call, kolo_ticket** ticket);
-/* Copies part r of the input of rank s to part s of the result of rank r. In place any two ranks
- * exchange equally many elements both ways. */
+/* Copies part r of the input of rank s to part s of the result of rank r. In place, any two ranks
+ * send each other equally many elements. */
 kolo_status kolo_all_to_all(kolo_group* group, const kolo_tensor* tensors, size_t num_tensors,
                             const kolo_call* call, kolo_ticket** ticket);
 /* The operation is over when every rank has called it. */
 kolo_status kolo_barrier(kolo_group* group, kolo_ticket** ticket);
 
-/* This rank has run out of data: it takes part in the operations of the others until all have
- * joined. Writes the rank that joined last. */
+/* For a rank that has run out of data: contributes neutral elements to the operations of other
+ * ranks until all ranks have joined. Blocks, then writes the rank that joined last. */
 kolo_status kolo_join(kolo_group* group, int32_t* last_rank);
 
 /* --- Messages --------------------------------------------------------------------------------- */
@@ -357,17 +359,17 @@ typedef struct kolo_received {
 } kolo_received;
 
 /*
- * A message is one buffer, or a list of them, of one dtype or of several, in memory of one kind.
- * A receive of one buffer may be longer than the message; a receive of a list has as many buffers
- * as the send, each of equal dtype and count. Buffers in device memory are used after the work
+ * A message is one buffer or a list of buffers, in memory of one kind. Their dtypes may differ. A
+ * receive of one buffer may be longer than the message; a receive of a list has as many buffers as
+ * the send, each of equal dtype and count. Buffers in device memory are used after the work
  * enqueued on `stream`, a cudaStream_t. `ticket` is as for collectives.
  */
 
-/* Sends to rank `peer`. The operation is over when the buffers may be reused. */
+/* Sends a message to rank `peer`. The operation is over when the buffers may be reused. */
 kolo_status kolo_send(kolo_group* group, const kolo_buffer* buffers, size_t num_buffers,
                       int32_t peer, uint64_t tag, void* stream, kolo_ticket** ticket);
-/* Receives from rank `peer`, or from KOLO_ANY_RANK. `received` may be NULL; with a ticket see
- * `kolo_ticket_received`. */
+/* Receives a message from rank `peer`, or from any rank if `peer` is KOLO_ANY_RANK. `received` may
+ * be NULL; if `ticket` is not NULL, use `kolo_ticket_received` instead. */
 kolo_status kolo_recv(kolo_group* group, const kolo_buffer* buffers, size_t num_buffers,
                       int32_t peer, uint64_t tag, void* stream, kolo_received* received,
                       kolo_ticket** ticket);
@@ -376,19 +378,19 @@ kolo_status kolo_recv(kolo_group* group, const kolo_buffer* buffers, size_t num_
 
 /* Writes whether the operation is done, with a result or an error. Never blocks. */
 kolo_status kolo_ticket_test(kolo_ticket* ticket, int* done);
-/* Waits for at most `timeout_ms` (negative: `operation_timeout`, after which it is an error), and
- * writes whether the operation is done. Returns the error of the operation. Any thread may call it,
- * any number of times. */
+/* Waits for at most `timeout_ms`, and writes whether the operation is done. A negative value waits
+ * for `operation_timeout`, then returns KOLO_TIMEOUT. Returns the operation's error. Any thread may
+ * call it, any number of times. */
 kolo_status kolo_ticket_wait(kolo_ticket* ticket, int64_t timeout_ms, int* done);
-/* A descriptor that becomes readable when the operation is done, for poll, epoll or an event loop.
- * It belongs to the ticket; only poll it. */
+/* Writes a descriptor that becomes readable when the operation is done, for poll, epoll or an event
+ * loop. The ticket owns it; only poll it. */
 kolo_status kolo_ticket_event(kolo_ticket* ticket, int* descriptor);
 /* Waits for a receive, and writes its source and number of elements. */
 kolo_status kolo_ticket_received(kolo_ticket* ticket, kolo_received* received);
-/* Cancels a receive. Unless its message has come or is on its way, the ticket is soon done with
- * KOLO_CANCELLED, and the message goes to the next receive. Wait for the ticket before the buffer
- * is freed. Does not block; any thread may call it; does nothing if the receive is done. KOLO_USAGE
- * for other operations. */
+/* Cancels a receive. Unless its message has been received or is in flight, the ticket soon is done
+ * with KOLO_CANCELLED, and the next receive gets the message. Wait for the ticket before you free
+ * the buffer. Does not block; any thread may call it; does nothing if the receive is done.
+ * KOLO_USAGE for other operations. */
 kolo_status kolo_ticket_cancel(kolo_ticket* ticket);
 /* Releases the ticket. If its operation is not done, the call first ends it, so that nothing uses
  * its buffers afterwards: it waits, and after `operation_timeout` cancels a receive, or for any

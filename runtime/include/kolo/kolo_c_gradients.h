@@ -20,8 +20,8 @@ typedef struct kolo_gradient {
   size_t num_dimensions; /* At least 1: a scalar has one dimension of one element. */
   kolo_dtype dtype;
   kolo_memory memory;
-  /* NULL: in the arena; see `kolo_gradients_view`. It stays where it is as long as the set lives,
-   * and no other gradient of the set shares it. */
+  /* Memory of the gradient alone, which keeps its address as long as the set lives. NULL: the
+   * gradient is in Kolo's arena; see `kolo_gradients_view`. */
   void* data;
   const char* compression; /* "topk(0.01)", ...; NULL: the rules of the set. */
   kolo_dtype wire_dtype;
@@ -46,12 +46,12 @@ typedef struct kolo_gradient_options {
 #define KOLO_GRADIENT_OPTIONS_INIT \
   { sizeof(kolo_gradient_options), KOLO_AVERAGE, KOLO_SAME_DTYPE, NULL, KOLO_ALL_RANKS }
 
-/* Agrees on a set with all ranks of the group and plans its buckets. Collective. The structs have
- * one `size`. `options` may be NULL. */
+/* Registers a set of gradients that is equal on all ranks of the group, and plans its buckets.
+ * Collective. All elements of `gradients` have one `size`. `options` may be NULL. */
 kolo_status kolo_register_gradients(kolo_group* group, const char* name,
                                     const kolo_gradient* gradients, size_t num_gradients,
                                     const kolo_gradient_options* options, kolo_gradients** set);
-/* As `kolo_register_gradients`, for gradients that lie one after another in `buffer`. Gradient i
+/* Works like `kolo_register_gradients`, for gradients that are contiguous in `buffer`. Gradient i
  * has sizes[i] elements, and its index is its name: "0", "1", ... */
 kolo_status kolo_register_flat_gradients(kolo_group* group, const char* name, kolo_buffer buffer,
                                          const size_t* sizes, size_t num_gradients,
@@ -63,38 +63,38 @@ kolo_status kolo_register_flat_gradients(kolo_group* group, const char* name, ko
 void kolo_gradients_release(kolo_gradients* set);
 
 size_t kolo_gradients_size(const kolo_gradients* set);
-/* The memory of a gradient, which never moves. */
+/* Writes the memory of a gradient, which never moves. */
 kolo_status kolo_gradients_view(kolo_gradients* set, size_t index, kolo_buffer* view);
 
 /* Marks a gradient of this iteration as complete. Its bucket starts when all gradients of the
  * bucket are marked. */
 kolo_status kolo_gradients_ready(kolo_gradients* set, size_t index);
-/* As `kolo_gradients_ready`, and checks that the gradient still lies where it was registered. If
- * `data` is another address, it returns KOLO_USAGE and marks nothing. */
+/* Works like `kolo_gradients_ready`, and checks that the gradient still has its registered address.
+ * If `data` is another address, it returns KOLO_USAGE and marks nothing. */
 kolo_status kolo_gradients_ready_at(kolo_gradients* set, size_t index, const void* data);
-/* As `kolo_gradients_ready`, for device memory: the gradient is complete after the work enqueued on
- * `stream`. */
+/* Works like `kolo_gradients_ready`, for device memory: the gradient is complete after the work
+ * enqueued on `stream`. */
 kolo_status kolo_gradients_ready_on(kolo_gradients* set, size_t index, void* stream);
 /* Marks a gradient as unused by this rank in this iteration. */
 kolo_status kolo_gradients_absent(kolo_gradients* set, size_t index);
 kolo_status kolo_gradients_absent_on(kolo_gradients* set, size_t index, void* stream);
-/* Marks every gradient that is not marked in this iteration as unused: for a rank that cannot
- * compute them. Go on with `kolo_gradients_wait` and the optimizer's step as the other ranks do. */
+/* Marks all gradients as unused that are not yet marked in this iteration, because this rank cannot
+ * compute them. Then call `kolo_gradients_wait` and the optimizer's step like the other ranks. */
 kolo_status kolo_gradients_give_up(kolo_gradients* set);
-/* As `kolo_gradients_give_up`, where the work enqueued on `stream` may use gradients in device
- * memory. */
+/* Works like `kolo_gradients_give_up`, for device memory used by the work enqueued on `stream`. */
 kolo_status kolo_gradients_give_up_on(kolo_gradients* set, void* stream);
-/* This rank's number of samples, from this iteration on. */
+/* Sets this rank's number of samples for this iteration and all later ones. */
 kolo_status kolo_gradients_set_samples(kolo_gradients* set, double samples);
-/* Waits for at most `timeout_ms` (negative: `operation_timeout`, after which it is an error) until
- * every gradient has the combined value, and writes whether the iteration is over. */
+/* Waits for at most `timeout_ms` until every gradient has the combined value, and writes whether
+ * the iteration is over. A negative value waits for `operation_timeout`, then returns
+ * KOLO_TIMEOUT. */
 kolo_status kolo_gradients_wait(kolo_gradients* set, int64_t timeout_ms, int* done);
-/* As `kolo_gradients_wait`, for one gradient, so that an update can go layer by layer. Mark all
- * gradients first, and end the iteration by `kolo_gradients_wait`; until then only read the memory.
- * */
+/* Works like `kolo_gradients_wait`, for one gradient, so that the optimizer can update layer by
+ * layer. Mark all gradients first, and end the iteration by `kolo_gradients_wait`; until then only
+ * read the memory. */
 kolo_status kolo_gradients_wait_one(kolo_gradients* set, size_t index, int64_t timeout_ms,
                                     int* done);
-/* A descriptor that is readable while there are combined gradients for
+/* Writes a descriptor that is readable while there are combined gradients for
  * `kolo_gradients_take_combined` to return, and once the set has failed. It may also be readable
  * without cause. The set owns it; only poll it. */
 kolo_status kolo_gradients_event(kolo_gradients* set, int* descriptor);
@@ -102,28 +102,28 @@ kolo_status kolo_gradients_event(kolo_gradients* set, int* descriptor);
  * this iteration. The array must have room for all gradients. Never blocks. End the iteration by
  * `kolo_gradients_wait`, in the same thread; until then only read the memory. */
 kolo_status kolo_gradients_take_combined(kolo_gradients* set, size_t* indices, size_t* num_indices);
-/* For device memory: blocks until all work is enqueued, and makes `stream` wait for the values. */
+/* Blocks until all work on device memory is enqueued, and makes `stream` wait for the values. */
 kolo_status kolo_gradients_wait_on(kolo_gradients* set, void* stream);
 
-/* The plan in force, the number of values beyond the range of a 16-bit wire, and compression
- * statistics, as JSON. */
+/* Return, as JSON, the plan in force; and the number of values beyond the range of a 16-bit wire
+ * with compression statistics. */
 const char* kolo_gradients_plan(kolo_gradients* set);
 const char* kolo_gradients_statistics(kolo_gradients* set);
 
 enum {
-  KOLO_SPARSE = 1,            /* Sent sparsely in the next iteration: mark it without loss scale. */
+  KOLO_SPARSE = 1,            /* The next iteration sends it sparsely; mark it unscaled. */
   KOLO_CORRECTS_MOMENTUM = 2, /* Kolo already applies momentum ("dgc"). */
   KOLO_WARMING_UP = 4         /* The next iteration is a dense one that precedes sparse ones. */
 };
 kolo_status kolo_gradients_flags(kolo_gradients* set, size_t index, uint32_t* flags);
 
-/* The calls for compression below belong between two iterations. */
+/* Make the compression calls below between two iterations. */
 
 /* Makes the next iteration dense and sends all residuals with it. Collective. */
 kolo_status kolo_gradients_flush(kolo_gradients* set);
 /* Discards all residuals. Collective. */
 kolo_status kolo_gradients_drop(kolo_gradients* set);
-/* This rank's compression state for its checkpoint; it belongs to the set until the next call. */
+/* Writes this rank's compression state for its checkpoint. The set owns it until the next call. */
 kolo_status kolo_gradients_save(kolo_gradients* set, const void** state, size_t* bytes);
 /* Restores a state of the same set on the same number of ranks. */
 kolo_status kolo_gradients_load(kolo_gradients* set, const void* state, size_t bytes);
@@ -131,20 +131,21 @@ kolo_status kolo_gradients_load(kolo_gradients* set, const void* state, size_t b
  * equal states. */
 kolo_status kolo_gradients_remap(kolo_gradients* set, const void* const* states,
                                  const size_t* bytes, size_t num_states);
-/* Euclidean norm of a gradient's residual at this rank; -1 if it is sent dense. */
+/* Writes the Euclidean norm of a gradient's residual on this rank; -1 if it is sent dense. */
 kolo_status kolo_gradients_residual_norm(kolo_gradients* set, const char* gradient, double* norm);
 
 /* --- Weights ---------------------------------------------------------------------------------- */
 
 /* Checks that tensors in host memory have the same names, dtypes and bytes on all ranks.
  * Collective. KOLO_MISMATCH, the same on every rank, names the tensors that differ and the ranks
- * that differ from rank 0. `names` has one for each; `name` identifies the check on all ranks. */
+ * that differ from rank 0. `names` has one name per tensor; `name` identifies the check on all
+ * ranks. */
 kolo_status kolo_check_equal(kolo_group* group, const char* name, const kolo_buffer* tensors,
                              const char* const* names, size_t num_tensors);
 
 /* --- Row-sparse all-reduce -------------------------------------------------------------------- */
 
-typedef struct kolo_row_sums kolo_row_sums; /* A result; its memory can be reused. */
+typedef struct kolo_row_sums kolo_row_sums; /* Result for one table; later calls can reuse it. */
 
 typedef int32_t kolo_row_form;
 enum { KOLO_AUTO_FORM = 0, KOLO_ROWS = 1, KOLO_TABLE = 2 };
@@ -172,10 +173,10 @@ typedef struct kolo_row_options {
 kolo_status kolo_row_sums_create(kolo_row_sums** sums);
 void kolo_row_sums_release(kolo_row_sums* sums);
 /* Sums rows of tables over all ranks. All tables have one dtype, are in memory of one kind, and
- * share their exchanges. `sums` has a handle for each table; its memory is reused. With NULL as
- * `ticket` the call blocks, and `sums` has the results afterwards. Otherwise `kolo_ticket_row_sums`
- * gives the results: `sums` may be NULL and is empty until then, and `rows` stay valid until the
- * ticket is done or released. `options` and `call` may be NULL. */
+ * share their exchanges. `sums` has one handle per table; the call reuses their memory. With NULL
+ * as `ticket` the call blocks, and `sums` has the results afterwards. Otherwise
+ * `kolo_ticket_row_sums` gives the results: `sums` may be NULL and is empty until then, and `rows`
+ * stay valid until the ticket is done or released. `options` and `call` may be NULL. */
 kolo_status kolo_sparse_all_reduce(kolo_group* group, const kolo_row_table* tables,
                                    size_t num_tables, const kolo_row_options* options,
                                    const kolo_call* call, kolo_row_sums* const* sums,

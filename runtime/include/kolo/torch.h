@@ -11,7 +11,7 @@
 ///     gradients.wait();  // each is now the average over all ranks
 ///     optimizer.step();
 ///
-/// All of it is in this header, so it fits any libtorch from 2.1 on.
+/// This header contains all code, so it works with any libtorch from 2.1 on.
 
 #include <kolo/kolo.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
@@ -30,9 +30,9 @@ namespace kolo {
 /// The type of `named_parameters()` and `named_buffers()` of a module.
 using TorchTensors = torch::OrderedDict<std::string, torch::Tensor>;
 
-/// The gradients of a model's parameters, combined over all ranks. They lie in Kolo's arena, where
-/// the ranks of a node sum them without a copy. After `zero_grad()` autograd allocates a new
-/// tensor, and each pass copies it to the arena.
+/// The gradients of a model's parameters, combined over all ranks. They are in Kolo's arena, where
+/// the ranks of a node sum them without a copy. If `zero_grad()` drops them, autograd allocates new
+/// tensors, and each backward pass copies these to the arena.
 ///
 /// From the backward pass until `wait` returns, the gradients belong to Kolo: neither read nor
 /// change them. A TorchGradients must not outlive its group.
@@ -47,7 +47,7 @@ class TorchGradients {
                  const std::string& name = "model", const GradientOptions& options = {})
       : state_(std::make_shared<State>(group, trained(named_parameters), name, options)) {
     for (std::size_t i = 0; i < state_->parameters.size(); ++i) {
-      // Autograd itself holds its accumulators only while a graph leads to them.
+      // Keeps the accumulator alive; autograd drops it when no graph refers to it.
       state_->accumulators.push_back(
           torch::autograd::impl::grad_accumulator(state_->parameters[i].value()));
       auto mark = [i, state = std::weak_ptr<State>(state_)](const auto& outputs, const auto&) {
@@ -70,7 +70,7 @@ class TorchGradients {
     }
   }
 
-  /// The set of gradients: its plan, statistics and compression.
+  /// The set of gradients, for its plan, statistics and compression.
   GradientSet& set() { return state_->set; }
 
  private:
@@ -101,14 +101,14 @@ class TorchGradients {
     }
     State(const State&) = delete;
     State& operator=(const State&) = delete;
-    ~State() {  // Their memory is the set's.
+    ~State() {  // The set owns the memory of the views.
       for (std::size_t i = 0; i < views.size(); ++i) {
         torch::Tensor& gradient = parameters[i].value().mutable_grad();
         if (gradient.is_same(views[i])) gradient.reset();
       }
     }
 
-    /// A backward pass has computed gradient i.
+    /// Marks gradient i, which a backward pass has computed.
     void mark(std::size_t i) {
       torch::Tensor& gradient = parameters[i].value().mutable_grad();
       if (!gradient.is_same(views[i])) {
@@ -125,7 +125,7 @@ class TorchGradients {
     std::vector<decltype(torch::autograd::impl::grad_accumulator(torch::Tensor()))> accumulators;
   };
 
-  /// Each parameter that requires a gradient, once: a tied parameter has several names.
+  /// Parameters that require a gradient. A tied parameter, which has several names, is listed once.
   static Parameters trained(const TorchTensors& named_parameters) {
     Parameters parameters;
     std::unordered_set<const void*> seen;

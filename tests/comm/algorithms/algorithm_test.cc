@@ -18,11 +18,11 @@
 namespace kolo {
 namespace {
 
-// The number of shapes grows fast: 16 ranks have four times as many as 12, which take six times as
-// long.
+// The number of shapes grows fast: 16 ranks have four times as many as 12, and take six times
+// longer.
 constexpr int kMostRanks = 12;
 
-/// Compiles on all ranks and verifies.
+/// Compiles the schedules of all ranks and verifies them.
 void expect_correct(const ProcessGrid& grid, const BucketLayout& layout,
                     const CompileOptions& options, const std::string& what) {
   const auto wrong = verify(test::compile_all(grid, layout, options), grid,
@@ -30,7 +30,7 @@ void expect_correct(const ProcessGrid& grid, const BucketLayout& layout,
   ASSERT_EQ(wrong, std::nullopt) << what << " count " << layout.count << ": " << *wrong;
 }
 
-/// As above, and with contributions and results in different tensors.
+/// Verifies the schedules also with contributions and results in different tensors.
 void expect_correct_in_any_place(const ProcessGrid& grid, const BucketLayout& layout,
                                  const CompileOptions& options, const std::string& what) {
   expect_correct(grid, layout, options, what);
@@ -40,7 +40,7 @@ void expect_correct_in_any_place(const ProcessGrid& grid, const BucketLayout& la
   expect_correct(grid, apart, options, what + " out of place");
 }
 
-/// Location of contributions and results.
+/// Placement of contributions and results.
 struct Place {
   Placement placement;
   bool out_of_place = false;
@@ -50,11 +50,11 @@ constexpr Place kPlaces[] = {{Placement::kInPlace},
                              {Placement::kUser},
                              {Placement::kStaged, true},
                              {Placement::kUser, true}};
-// Fewer elements than ranks, and an odd count, which is cut unevenly at the larger shapes.
+// The lower count is less than the number of ranks. The odd count does not divide evenly.
 constexpr std::size_t kShapeCounts[] = {1, 331};
 
 /// Up to this number of ranks, each shape is tried with both counts in all places. With more ranks
-/// there are 240 shapes: each takes one place in turn, and every third one the lower count.
+/// there are 240 shapes: each has one place, and every third shape has the lower count.
 constexpr int kMostRanksEverywhere = 6;
 bool takes(std::size_t shape, std::size_t which, std::size_t place) {
   return place == shape % std::size(kPlaces) && which == (shape % 3 == 0 ? 0 : 1);
@@ -121,8 +121,7 @@ TEST(Packing, BeginsWithWhatIsSentFirst) {
   }
 }
 
-// A window of one slot, of two slots, and of more slots than there are chunks; chunks that do not
-// divide evenly.
+// Windows have one slot, two, and more than there are chunks. Chunks do not divide evenly.
 TEST(WindowedDirect, SumsEveryElementOnceForAnyWindowAndSlot) {
   for (const int ranks : {1, 2, 3, 5, 8}) {
     const ProcessGrid grid = ProcessGrid::with_node_sizes({ranks});
@@ -154,7 +153,7 @@ TEST(WindowedDirect, NeedsNoMoreArenaThanItsWindow) {
   }
 }
 
-// The core's cache has room for the tensors of a bucket or for long slots.
+// The core's cache has room either for the tensors of a bucket or for long slots.
 TEST(WindowedDirect, HasSmallerSlotsForABucketThatStaysInTheCache) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2});
   const CompileOptions options{.algorithm = "direct",
@@ -197,8 +196,7 @@ TEST(Eager, IsWhatANodeSharesOrIsSmall) {
   EXPECT_FALSE(test::compile_all_reduce(0, device, node, options).eager);
 }
 
-// Bytes that the busiest rank sends, compared with the formula in algorithm.h. Counts divide
-// evenly.
+// Compares the busiest rank's sent bytes with the formula in algorithm.h. Counts divide evenly.
 TEST(AlgorithmCost, BytesPerRankEqualTheFormula) {
   constexpr std::size_t kCount = 16 * 16 * 8;
   constexpr std::size_t kBytes = kCount * sizeof(float);
@@ -223,8 +221,8 @@ TEST(AlgorithmCost, BytesPerRankEqualTheFormula) {
   }
 }
 
-// Between nodes, a hierarchical ring sends 2(H-1)/H of each rank's 1/L part, and inside nodes
-// nothing.
+// Between H nodes of L ranks, a hierarchical ring sends 2(H-1)/H of each rank's 1/L part. Inside
+// nodes it sends nothing.
 TEST(AlgorithmCost, HierarchySendsOnlyItsPartBetweenNodes) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({4, 4});
   const Schedule schedule =

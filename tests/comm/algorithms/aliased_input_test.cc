@@ -1,5 +1,5 @@
-// The schedule of a bucket out of place is also correct if contributions and results share their
-// tensors: scaled contributions are read and overwritten in this way.
+// The schedule of an out-of-place bucket must also be correct if contributions and results share
+// their tensors: scaled contributions are read and overwritten in this manner.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ BucketLayout apart(std::size_t count) {
   return {.count = count, .placement = Placement::kUser, .out_of_place = true};
 }
 
-/// The same steps, with contributions in the tensors of the results.
+/// Returns the same steps, with contributions in the tensors of the results.
 std::vector<Schedule> aliased(std::vector<Schedule> schedules) {
   const auto alias = [](Range& range) {
     if (range.region == Region::kInput) range.region = Region::kUser;
@@ -43,7 +43,7 @@ TEST(AliasedInput, IsRightAsOutOfPlaceByEveryAlgorithm) {
       const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
       const auto size = static_cast<std::size_t>(ranks);
       for (const std::size_t count : {std::size_t{1}, std::size_t{331}}) {
-        // Buckets in one piece, and in chunks that each go through a slot.
+        // A small slot cuts buckets into chunks; a large one holds them whole.
         for (const std::size_t slot : {std::size_t{256}, std::size_t{1} << 20}) {
           for (const CollectiveSpec& spec :
                {CollectiveSpec::all_reduce(ranks, count),

@@ -19,13 +19,13 @@ namespace {
 
 constexpr int kMostSpecRanks = 12;
 /// Up to this number of ranks, every root, both counts and both places are tried on each shape.
-/// With more ranks there are 250 shapes: each takes one combination in turn, and from `kManyRanks`
-/// on one third of the tests.
+/// With more ranks there are 250 shapes, and each has one combination. From `kManyRanks` ranks on,
+/// each shape is in only one third of the tests.
 constexpr int kMostRanksOfAll = 5;
 constexpr int kManyRanks = 9;
 constexpr std::size_t kThirds = 3;
 
-/// Exposes contributions of any size and location.
+/// Removes the costs that limit which contributions are exposed.
 void expose_all(CompileOptions& options) {
   options.link_costs.memory.latency_us = 0;
   options.link_costs.private_read_us = 0;
@@ -37,8 +37,8 @@ std::size_t sum(const std::vector<std::size_t>& counts) {
   return total;
 }
 
-/// `counts`: elements of one part per rank. Rank s has as many elements for rank r as the smaller
-/// of their counts, or one less.
+/// Makes a spec. `counts` are the elements of each rank's part. In an all-to-all, rank s has for
+/// rank r as many elements as the smaller of their counts, or one less.
 CollectiveSpec spec_of(CollectiveKind kind, const std::vector<std::size_t>& counts, int root) {
   const int ranks = static_cast<int>(counts.size());
   if (!has_parts(kind)) return CollectiveSpec::of(kind, root, ranks, {1, sum(counts)});
@@ -57,7 +57,7 @@ struct Case {
   CollectiveKind kind;
   const Algorithm* algorithm;
   MemoryKind memory;
-  /// kStaged: elements are cast to bfloat16 on their way, or on a device packed.
+  /// With kStaged, elements are cast to bfloat16 in host memory, and packed on a device.
   Placement placement = Placement::kUser;
 };
 
@@ -71,7 +71,7 @@ constexpr SpecPlace kSpecPlaces[] = {{MemoryKind::kHost, Placement::kUser},
                                      {MemoryKind::kDevice, Placement::kUser},
                                      {MemoryKind::kDevice, Placement::kStaged}};
 
-/// Each algorithm with each collective that it serves on some nodes.
+/// Returns each algorithm with each collective that it supports on some nodes.
 std::vector<Case> cases() {
   std::vector<Case> all;
   const std::vector<std::size_t> counts(6, 10);
@@ -94,10 +94,10 @@ std::vector<Case> cases() {
   return all;
 }
 
-/// Holds all blocks of the specs in this test.
+/// Large enough for all blocks of the specs in this test.
 constexpr std::size_t kLargeSlot = std::size_t{1} << 20;
 
-/// Whether the algorithm is used: some specs are too large for it.
+/// Returns whether the algorithm is used. Some specs are too large for it.
 bool is_taken(const CollectiveSpec& spec, const ProcessGrid& grid, const BucketLayout& layout,
               const CompileOptions& options, const Algorithm& algorithm, const std::string& what) {
   std::vector<Schedule> schedules;
@@ -112,7 +112,7 @@ bool is_taken(const CollectiveSpec& spec, const ProcessGrid& grid, const BucketL
   return true;
 }
 
-/// Uses larger slots if the algorithm needs them.
+/// Verifies the schedules, with larger slots if the algorithm needs them.
 void expect_reached(const CollectiveSpec& spec, const ProcessGrid& grid, const BucketLayout& layout,
                     const CompileOptions& options, const Algorithm& algorithm,
                     const std::string& what) {
@@ -124,7 +124,7 @@ void expect_reached(const CollectiveSpec& spec, const ProcessGrid& grid, const B
       << what << " is never made by " << algorithm.name();
 }
 
-/// Nodes of these sizes, with consecutive or alternating ranks.
+/// Makes nodes of these sizes, with consecutive or alternating ranks.
 ProcessGrid grid_of(std::vector<int> sizes, bool in_turns) {
   if (!in_turns) return ProcessGrid::with_node_sizes(sizes);
   std::vector<std::string> nodes;
@@ -154,12 +154,12 @@ class SpecShapes : public testing::TestWithParam<Case> {
                         .placement = GetParam().placement,
                         .memory = GetParam().memory,
                         .out_of_place = (out_of_place && may_be_apart) || has_pairs(kind())};
-    // An all-to-all in place.
+    // an all-to-all in place
     layout.replaces_inputs = is_on_device() && has_pairs(kind()) && !out_of_place;
     expect_reached(spec, grid, layout, options, *GetParam().algorithm, what);
   }
 
-  /// `count` elements for each rank.
+  /// Tests a shape with `count` elements for each rank.
   void expect_shape(const std::vector<int>& sizes, bool in_turns, const CompileOptions& options,
                     int root, std::size_t count, bool out_of_place) {
     const ProcessGrid grid = grid_of(sizes, in_turns);
@@ -169,7 +169,7 @@ class SpecShapes : public testing::TestWithParam<Case> {
                        std::to_string(root) + " count " + std::to_string(count));
   }
 
-  /// `third`: index of the test, each of which has different options.
+  /// Tests all shapes. `third` is the index of the test; each test has different options.
   void reach(std::size_t third, const CompileOptions& options) {
     constexpr std::array<std::size_t, 2> kCounts{1, 331}, kFewer{1, 9};
     std::size_t shape = 0;
@@ -197,7 +197,7 @@ class SpecShapes : public testing::TestWithParam<Case> {
 };
 
 TEST_P(SpecShapes, AreReached) {
-  // Pieces of many rounds, and blocks that hold everything.
+  // Small slots take many rounds; large slots hold all blocks.
   constexpr std::array<std::size_t, 2> kSlots{512, kLargeSlot};
   for (std::size_t third = 0; third < kSlots.size(); ++third) {
     const std::size_t slot = kSlots[third];
@@ -208,7 +208,7 @@ TEST_P(SpecShapes, AreReached) {
 
 TEST_P(SpecShapes, AreReachedByExposing) {
   CompileOptions options{.chunk_bytes = 512, .slot_bytes = 512, .cached_slot_bytes = 512};
-  // Cast elements are not exposed; the last third of the shapes covers them, too.
+  // Cast elements are not exposed; with them, this test covers the last third of the shapes.
   if (GetParam().placement != Placement::kStaged) expose_all(options);
   reach(2, options);
 }
@@ -243,7 +243,7 @@ TEST_P(SpecShapes, AreReachedInUnevenParts) {
   }
 }
 
-// In host memory several tensors are one spec.
+// In host memory, several tensors form one spec.
 TEST_P(SpecShapes, AreReachedForSeveralTensors) {
   if (!is_on_device()) return;
   for (const std::vector<int>& sizes : {std::vector<int>{3}, {2, 2}, {1, 1, 1}, {3, 3, 3, 3}}) {
@@ -270,7 +270,7 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, SpecShapes, testing::ValuesIn(cases()), [](
                                                         : "");
 });
 
-// Parts that no collective has: some ranks contribute, others receive.
+// Tests random parts that no collective has: some ranks contribute, others receive.
 TEST(AnySpec, IsReachedByEveryAlgorithmThatServesIt) {
   constexpr std::uint32_t kSeed = 15;
   std::mt19937 random(kSeed);

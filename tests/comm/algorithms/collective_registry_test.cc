@@ -14,7 +14,7 @@
 namespace kolo {
 namespace {
 
-/// Specs of every kind except all-reduce, with `count` elements in total.
+/// Returns specs of every kind except all-reduce, with `count` elements in total.
 std::vector<CollectiveSpec> specs_of(int ranks, std::size_t count) {
   std::vector<CollectiveSpec> specs;
   for (const CollectiveKind kind : kAllCollectiveKinds) {
@@ -62,7 +62,7 @@ TEST(CollectiveRegistry, EveryAlgorithmHasAPriceThatGrowsWithTheBytes) {
   }
 }
 
-// They are packed in the faster way.
+// The faster of packed and streamed copies sets the price.
 TEST(CollectiveRegistry, SumsCostWhatContributionsTakeFromRankToRank) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2});
   const auto price = [&](const CollectiveSpec& spec, double packed, double streamed) {
@@ -109,8 +109,9 @@ TEST(CollectiveRegistry, BlocksThatASlotDoesNotHoldLeaveTheChoice) {
   EXPECT_NE(taken(large, grid, {.algorithm = "tree"}), "tree");
 }
 
-// As measured on four hosts that are containers of one machine with two cores, for calls after a
-// rest. A root sends faster than a tree forwards, and receives messages that were sent at once.
+// The costs were measured on four hosts that are containers of one machine with two cores, for
+// calls after a rest. A root sends faster than a tree forwards, and it receives messages that all
+// ranks send at the same time.
 TEST(CollectiveRegistry, AFewSmallMessagesOfARootGoStraight) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1, 1});
   CompileOptions options;
@@ -155,8 +156,8 @@ TEST(CollectiveRegistry, SmallBlocksGoByHeadsWhereRanksShareCores) {
   EXPECT_EQ(taken(CollectiveSpec::reduce_scatter(counts), 1), "direct");
 }
 
-// The loss of crowded links is not measured, so it may be four times as much or as little as
-// assumed: docs/decisions/0041-constants.md.
+// The loss on crowded links is assumed, not measured. The true loss may be four times higher or
+// lower: docs/decisions/0041-constants.md.
 TEST(CollectiveRegistry, AWrongLossOfCrowdedLinksHardlyMatters) {
   constexpr double kTrue = NetworkCost{}.crowded_loss;
   for (const auto& [truth, believed] :
@@ -185,7 +186,7 @@ TEST(CollectiveRegistry, AWrongLossOfCrowdedLinksHardlyMatters) {
   }
 }
 
-// An engine answers no peer while it plans.
+// An engine does not answer its peers while it plans, so planning must be short.
 TEST(CollectiveRegistry, HugeSpecsArePlannedInFewPieces) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});
   constexpr std::size_t kCount = std::size_t{1} << 30;  // 4 GiB

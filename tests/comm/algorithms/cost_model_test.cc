@@ -126,7 +126,7 @@ TEST(CostModel, OneRankCostsNothing) {
   }
 }
 
-/// Makes the network's cost the only predicted one.
+/// Returns a memory cost of nearly zero, so that predictions contain only the network's cost.
 MemoryCost free_memory() {
   return {.latency_us = 0,
           .cached_bytes_per_us = 1e12,
@@ -136,7 +136,7 @@ MemoryCost free_memory() {
           .shared_bytes_per_us = 1e12};
 }
 
-/// Round numbers: latency 2 and 10 bytes/us inside a node, 100 and 1 between nodes, no other cost.
+/// Returns latency 2 and 10 bytes/us inside a node, 100 and 1 between nodes, and no other cost.
 LinkCosts round_costs() {
   LinkCosts costs;
   costs.memory = {.latency_us = 2,
@@ -155,8 +155,8 @@ double whole_us(const CostModel& model, const std::string& algorithm, std::size_
   return predict_us(model, algorithm, {.bytes = bytes, .chunk_bytes = bytes});
 }
 
-// Computed by hand: trips or messages, then bytes on the link, then bytes read and written in a
-// node.
+// The expected times are computed by hand: trips or messages, then bytes on the link, then bytes
+// read and written in a node.
 TEST(CostModel, AgreesWithTheFormulas) {
   const CostModel node(ProcessGrid::with_node_sizes({4}), round_costs());
   EXPECT_DOUBLE_EQ(whole_us(node, "direct", 400), 2 * 2 + 4 * 2 * 40);
@@ -170,12 +170,11 @@ TEST(CostModel, AgreesWithTheFormulas) {
                    2 * (100 + 300 + 100 + 150) + 3 * 30 + 3 * 15);
   EXPECT_DOUBLE_EQ(whole_us(network, "tree", 300), 4 * (100 + 300) + 2 * 3 * 30);
 
-  // Each node's link carries all parts; inside the node, parts are combined and other ranks' parts
-  // copied.
+  // Each node's link carries all parts. Inside the node, parts are combined or copied.
   const CostModel both(ProcessGrid::with_node_sizes({2, 2}), round_costs());
   EXPECT_DOUBLE_EQ(whole_us(both, "hierarchical:direct,ring", 400),
                    3 * 2 + 2 * 3 * 20 + 2 * 40 + 2 * (100 + 200) + 3 * 20);
-  // Node borders are crossed once per direction, or by every message.
+  // A ring crosses node borders once per direction, or with every message if ranks alternate.
   EXPECT_DOUBLE_EQ(whole_us(both, "ring", 400), 6 * (100 + 100 + 4 * 10) + 3 * 2 * 3 * 10);
   const CostModel interleaved(ProcessGrid({"a", "b", "a", "b"}), round_costs());
   EXPECT_DOUBLE_EQ(whole_us(interleaved, "ring", 400), 6 * (100 + 200) + 3 * 2 * 3 * 10);
@@ -185,7 +184,7 @@ TEST(CostModel, FasterNodesMakeMoreOfTheSums) {
   LinkCosts costs = round_costs();
   costs.node_rates = {2, 1, 2};
   const CostModel model(ProcessGrid::with_node_sizes({1, 1, 1}), costs);
-  // The slow link carries just one bucket; in a ring it carries four thirds.
+  // With "direct" the slow link carries one bucket; in a ring it carries four thirds.
   EXPECT_DOUBLE_EQ(whole_us(model, "direct", 300), 2 * 100 + 300 + 4 * 10);
   EXPECT_DOUBLE_EQ(whole_us(model, "ring", 300), 4 * (100 + 100) + 2 * 3 * 10);
 }
@@ -209,11 +208,11 @@ TEST(CostModel, WhatALinkHasSavedUpPassesAtOnce) {
   };
   EXPECT_DOUBLE_EQ(predict_us("tree", 300, 0), 2 * (100 + 300) + 3 * 30);
   EXPECT_DOUBLE_EQ(predict_us("tree", 300, 400), 2 * (100 + 300) + 3 * 30 - 400);
-  // 600 bytes each way take 600 us, of which a rest of 100 us has saved 100; a twentieth of waiting
-  // and adding is visible.
+  // 600 bytes each way take 600 us, less 100 saved up in a rest of 100 us. A twentieth of the time
+  // for waiting and adding is visible.
   EXPECT_DOUBLE_EQ(predict_us("tree", 600, 2000), 600 - 100 + (2 * 100 + 3 * 60) / 20.0);
   EXPECT_DOUBLE_EQ(predict_us("ring", 600, 2000), 600 - 100 + (2 * 100 + 3 * 30) / 20.0);
-  // Waiting and adding take longer.
+  // Waiting and adding take longer than the link.
   EXPECT_DOUBLE_EQ(predict_us("tree", 100, 1000), 2 * 100 + 3 * 10);
 }
 
@@ -222,7 +221,7 @@ TEST(CostModel, CountsStepsMessagesAndBuckets) {
   costs.step_us = 1;
   costs.bucket_us = 1000;
   const CostModel node(ProcessGrid::with_node_sizes({4}), costs);
-  // Signals and awaits of 3 peers, twice, and one reduction; once, with a copy before.
+  // "direct" signals and awaits 3 peers twice, and reduces once. "flat" does so once, after a copy.
   EXPECT_DOUBLE_EQ(whole_us(node, "direct", 0), 2 * 2 + 12 + 1 + 1000);
   EXPECT_DOUBLE_EQ(whole_us(node, "flat", 0), 2 + 6 + 2 + 1000);
 
@@ -235,7 +234,7 @@ TEST(CostModel, CountsStepsMessagesAndBuckets) {
   EXPECT_DOUBLE_EQ(whole_us(network, "flat", 0), 100 + 4 + agreement);
 }
 
-// Four hosts that are containers of one machine, as measured on its two cores.
+// The costs were measured on four containers of one machine with two cores.
 TEST(CostModel, RanksThatOutnumberCoresHandleMessagesOneAfterTheOther) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1, 1});
   LinkCosts costs;
@@ -247,7 +246,7 @@ TEST(CostModel, RanksThatOutnumberCoresHandleMessagesOneAfterTheOther) {
   costs.rank_cores = 0.5;
   const CostModel shared(grid, costs);
   EXPECT_EQ(chosen(grid, costs, 4), "tree");
-  // Each rank sends and receives 3 messages; in a round of the tree at most two pairs are active.
+  // Each rank sends and receives 3 messages. In a round of the tree, at most two pairs are active.
   EXPECT_NEAR(predict_us(shared, "flat", {.bytes = 4}) - flat_alone, 6 * 7, 1e-9);
   EXPECT_NEAR(predict_us(shared, "tree", {.bytes = 4}) - tree_alone, 0, 1e-9);
 }
@@ -258,7 +257,7 @@ TEST(CostModel, ChunksFollowEachOtherAtThePaceOfTheBusiestResource) {
   EXPECT_DOUBLE_EQ(predict_us(network, "ring", {.bytes = 100, .chunk_bytes = 100}), first);
   EXPECT_DOUBLE_EQ(predict_us(network, "ring", {.bytes = 400, .chunk_bytes = 100}),
                    first + 3 * (2 * 50 + 3 * 5 / 20.0));
-  // Data going up the tree overlaps with data coming down.
+  // Chunks that move up the tree overlap with chunks that move down.
   EXPECT_DOUBLE_EQ(predict_us(network, "tree", {.bytes = 400, .chunk_bytes = 100}),
                    2 * (100 + 100) + 3 * 10 + 3 * (100 + 3 * 10 / 20.0));
   // Combining is slower than the link.
@@ -280,7 +279,7 @@ TEST(CostModel, MemoryBeyondTheCacheIsSlower) {
   EXPECT_DOUBLE_EQ(two_buckets(32 * kMiB), us(16 * kMiB, 5));
   EXPECT_DOUBLE_EQ(two_buckets(64 * kMiB), us(32 * kMiB, 2));
   EXPECT_DOUBLE_EQ(two_buckets(256 * kMiB), us(128 * kMiB, 2));
-  // Half way, on a logarithmic scale, between two measured sizes.
+  // The size is half way, on a logarithmic scale, between two measured sizes.
   EXPECT_DOUBLE_EQ(two_buckets(16 * kMiB), (us(8 * kMiB, 10) + us(8 * kMiB, 5)) / 2);
 }
 
@@ -290,8 +289,8 @@ TEST(CostModel, PackingCostsWhatItMoves) {
     return predict_us(model, name, {.bytes = 400, .packing = packing, .chunk_bytes = 400}) -
            predict_us(model, name, {.bytes = 400, .chunk_bytes = 400});
   };
-  // The other rank's half goes through slots on both ranks; own halves go into a slot and back if
-  // converted.
+  // The other rank's half passes through slots on both ranks. A rank's own half is copied to a slot
+  // and back only if it is converted.
   EXPECT_DOUBLE_EQ(extra(node, "direct", Packing::kUser), 200);
   EXPECT_DOUBLE_EQ(extra(node, "direct", Packing::kCast), 200 + 2 * 40);
   EXPECT_DOUBLE_EQ(extra(node, "flat", Packing::kCast), 0);
@@ -328,7 +327,7 @@ TEST(CostModel, ChunkSizeIsTheBestOneWithinABucket) {
       }
     }
   }
-  // Inside a node nothing overlaps; between nodes, local halves and exchange do.
+  // Only between nodes do chunks overlap: one is exchanged while another is summed in the node.
   const CostModel node(ProcessGrid::with_node_sizes({2}), {});
   EXPECT_EQ(node.chunk_bytes(find_all_reduce("direct"), {.bytes = 10 * kMiB}), 16 * kMiB);
   const CostModel cluster(ProcessGrid::with_node_sizes({4, 4}), {});
@@ -367,7 +366,7 @@ TEST(CostModel, FusionSizeGrowsWithWhatABucketCosts) {
       EXPECT_GE(chosen, previous) << bucket_us;
       previous = chosen;
     }
-    EXPECT_EQ(previous, 64 * kMiB);  // all buckets cost more than any byte
+    EXPECT_EQ(previous, 64 * kMiB);  // each bucket costs more than all bytes
   }
   const ProcessGrid node = ProcessGrid::with_node_sizes({2});
   EXPECT_EQ(fusion_bytes(node, {}, 0), 64u << 10);

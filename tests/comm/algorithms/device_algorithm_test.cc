@@ -21,8 +21,8 @@ using test::compile_all;
 using testing::HasSubstr;
 
 constexpr int kMostDeviceRanks = 12;
-/// With more ranks, each shape takes one root in turn, or one chunk in at most a few pieces: nodes
-/// of many sizes need long padding.
+/// With more ranks than this, each shape has one root, or one chunk in at most a few pieces,
+/// because nodes of many sizes need long padding.
 constexpr int kMostDeviceRanksOfAll = 6;
 
 BucketLayout device_layout(const ProcessGrid& grid, std::size_t units) {
@@ -41,7 +41,7 @@ void expect_correct(const std::vector<Schedule>& schedules, const ProcessGrid& g
   }
 }
 
-/// Native steps of a rank in the order of their numbers, by chunk: "RS0 RS1 AG0".
+/// Returns the native steps of a rank by ordinal, each with its chunk: "RS0 RS1 AG0".
 std::vector<std::string> launches(const Schedule& schedule, const std::vector<Extent>& chunks) {
   std::vector<const Step*> natives;
   for (const Step& step : schedule.steps) {
@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, DeviceAlgorithmShapes,
                          testing::ValuesIn(test::all_reduces_in(MemoryKind::kDevice)),
                          [](const auto& each) { return test::test_name(each.param); });
 
-// Any shape, padding, chunk and staging size, dtype and algorithm.
+// Tests random shapes, paddings, chunk and staging sizes, dtypes and algorithms.
 TEST(DeviceAlgorithms, SumEveryElementOnceForAnySizes) {
   const std::vector<std::string> algorithms = test::all_reduces_in(MemoryKind::kDevice);
   for (unsigned seed = 0; seed < 300; ++seed) {
@@ -151,7 +151,7 @@ TEST(DeviceAlgorithms, LaunchInOneOrderEverywhere) {
   }
 }
 
-// The device averages if its library combines all ranks; otherwise the exchange between nodes does.
+// If the library combines all ranks, it also averages. Otherwise the exchange between nodes does.
 TEST(DeviceAlgorithms, ScaleInTheLibraryWhereItCombinesAllRanks) {
   const auto finishing = [](const Schedule& schedule) {
     std::vector<StepKind> kinds;
@@ -172,7 +172,7 @@ TEST(DeviceAlgorithms, ScaleInTheLibraryWhereItCombinesAllRanks) {
   EXPECT_EQ(kinds(nodes, "hierarchical:native,ring"), std::vector{StepKind::kReduce});
 }
 
-// 2(H-1)/H of each rank's part, in messages that fit half of the staging memory.
+// Each rank sends 2(H-1)/H of its part, in messages that fit into half of the staging memory.
 TEST(DeviceAlgorithms, SendOnlyTheirPartBetweenNodes) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({4, 4});
   const BucketLayout layout = device_layout(grid, 16);
@@ -196,7 +196,7 @@ TEST(DeviceAlgorithms, RefuseWhatTheyCannotDo) {
   EXPECT_THROW(test::compile_all_reduce(0, layout, grid, {}), UsageError);
 }
 
-// If the named algorithm cannot sum the bucket, prices decide.
+// If the named algorithm does not support the bucket, the cheapest one is chosen.
 TEST(ChooseForDevices, StaysWithItsKindOfMemory) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
   const BucketLayout device = device_layout(grid, 8);

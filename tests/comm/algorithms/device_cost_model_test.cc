@@ -105,7 +105,7 @@ TEST(DeviceCostModel, PredictionsGrowWithBytesUpToAUnit) {
   }
 }
 
-// With latency a and S bytes at rate b, by hand.
+// The expected times are computed by hand, with latency a and S bytes at rate b.
 TEST(DeviceCostModel, AgreesWithTheFormulas) {
   LinkCosts costs;
   costs.network.latency_us = 100;
@@ -114,7 +114,7 @@ TEST(DeviceCostModel, AgreesWithTheFormulas) {
   costs.staging = {.latency_us = 5, .bytes_per_us = 4};
   costs.native_network = {.latency_us = 50, .bytes_per_us = 2};
   costs.bucket_us = 0;
-  const double agreement = 4 * costs.network.message_us;  // Between nodes.
+  const double agreement = 4 * costs.network.message_us;  // between nodes
 
   const CostModel node(ProcessGrid::with_node_sizes({4}), costs);
   EXPECT_DOUBLE_EQ(predict_us(node, "native", 400), 2 + 60);  // a + 2(n-1)/n S/b
@@ -123,15 +123,15 @@ TEST(DeviceCostModel, AgreesWithTheFormulas) {
   const CostModel two(ProcessGrid::with_node_sizes({2, 2}), costs);
   EXPECT_DOUBLE_EQ(predict_us(two, "native", 400),
                    agreement + 2 + 2 * 50 + 200);  // the network is the slower part
-  // Halves of collectives, copies of a rank's 2(H-1)/H S/2, and a ring between nodes, one after the
-  // other. Two messages are sent and two received, each of which takes a copy and 1 us.
+  // The stages follow each other: halves of collectives, copies of a rank's 2(H-1)/H S/2, and a
+  // ring between nodes. Two messages are sent and two received; each takes a copy and 1 us.
   const double collectives = 2 * (2 + 20), copy = 2 * 5 + 50, exchange = 2 * (100 + 200) + 4;
   const double one_unit = agreement + collectives + 2 * copy + exchange;
   EXPECT_DOUBLE_EQ(ring_us(two, 400), one_unit);
-  // Four units: the slowest stage sets the pace of the other three.
+  // With four units, the slowest stage determines the time of the other three.
   EXPECT_DOUBLE_EQ(ring_us(two, 1600, 400), one_unit + 3 * exchange);
 
-  // No stage dominates: two units are in progress, so half of a unit's time is the pace.
+  // No stage dominates. Two units are in progress, so a further unit takes half of a unit's time.
   costs.network.latency_us = 0;
   costs.network.bytes_per_us = 8;
   const CostModel balanced(ProcessGrid::with_node_sizes({2, 2}), costs);
@@ -141,8 +141,8 @@ TEST(DeviceCostModel, AgreesWithTheFormulas) {
   const CostModel four(ProcessGrid::with_node_sizes({1, 1, 1, 1}), costs);
   EXPECT_DOUBLE_EQ(predict_us(four, "native", 400),
                    agreement + 2 + 4 * 50 + 300);  // no data moves inside a node
-  // In each of two rounds three messages are copied, one after the other, and then the last of them
-  // to the peer's device; the bytes are 2(H-1)/H S each way.
+  // In each of two rounds, three messages are copied one after the other, and then the last of them
+  // is copied to the peer's device. Each direction has 2(H-1)/H S bytes.
   EXPECT_DOUBLE_EQ(predict_us(four, "hierarchical:native,direct", 400),
                    agreement + 2 * (3 + 1) * 5 + 2 * 150 + 12 + 75);
 }
@@ -183,8 +183,8 @@ CollectiveSpec all_gather(int ranks, std::size_t count) {
       std::vector<std::size_t>(static_cast<std::size_t>(ranks), count));
 }
 
-/// Whether it runs natively in device memory: as one call of the library on the tensors, or in a
-/// bucket.
+/// Returns whether the spec runs natively in device memory: as one call of the library, either on
+/// the tensors or in a bucket.
 bool is_native(const CollectiveSpec& spec, const std::vector<int>& nodes,
                const CompileOptions& options) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(nodes);

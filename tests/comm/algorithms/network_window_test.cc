@@ -1,4 +1,4 @@
-// A window limits how much of a bucket is in flight between nodes, but never changes the result.
+// A window limits the bytes of a bucket in flight between nodes. It never changes the result.
 
 #include <gtest/gtest.h>
 

@@ -13,24 +13,24 @@
 namespace kolo {
 namespace {
 
-/// The most memory that a rank holds while it plans, by collective, dtype and algorithm. Rank 0 is
-/// the root, if there is one; the last rank is on another node.
+/// Returns the most memory that a rank holds while it plans, by collective, dtype and algorithm.
+/// Rank 0 is the root, if there is one; the last rank is on another node.
 std::map<std::string, std::size_t> planning_bytes(int ranks, int ranks_of_node) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(
       std::vector<int>(static_cast<std::size_t>(ranks / ranks_of_node), ranks_of_node));
   CompileOptions options;
-  // Makes the blocks of all ranks fit.
+  // Slots are large enough for the blocks of all ranks.
   options.slot_bytes = options.cached_slot_bytes = std::size_t{1} << 30;
   std::map<std::string, std::size_t> bytes;
   for (const CollectiveKind kind : kAllCollectiveKinds) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-      // 16-bit floats behave differently only in sums.
+      // 16-bit floats differ from 32-bit floats only in sums.
       const bool sums = reduces(kind) && kind != CollectiveKind::kAllReduce;
       if (dtype == DType::kBFloat16 && !sums) continue;
       const std::size_t count = kWireAlignment / size_of(dtype) * static_cast<std::size_t>(ranks);
       for (const Algorithm* algorithm : all_algorithms()) {
         for (const int rank : {0, ranks - 1}) {
-          // Without a root, all ranks are alike.
+          // Without a root, all ranks need equal memory.
           if (rank > 0 && !has_root(kind)) continue;
           const test::AllocationCounter counter;
           const CollectiveSpec spec = even_spec(kind, ranks, count);
@@ -51,8 +51,8 @@ std::map<std::string, std::size_t> planning_bytes(int ranks, int ranks_of_node) 
   return bytes;
 }
 
-/// Twice the ranks take twice the memory, not four times: less than half way between the two.
-/// Memory that does not grow only lowers the ratio.
+/// Expects that twice the ranks take about twice the memory, not four times: less than half way
+/// between the two. Memory that does not grow only lowers the ratio.
 void expect_linear(int ranks, int ranks_of_node) {
   const auto of_half = planning_bytes(ranks / 2, ranks_of_node);
   for (const auto& [what, bytes] : planning_bytes(ranks, ranks_of_node)) {

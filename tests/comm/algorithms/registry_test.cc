@@ -22,8 +22,8 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Calls visit(algorithm, grid, layout) for every algorithm, and every hierarchy of two, in every
-/// kind of memory that it takes, on every shape of 1 to 8 ranks.
+/// Calls visit(algorithm, grid, layout) for every algorithm and every hierarchy of two algorithms,
+/// in every kind of memory that it supports, on every shape of 1 to 8 ranks.
 template <typename Visit>
 void for_each_use(Visit visit) {
   constexpr int kMost = 8;
@@ -54,7 +54,7 @@ TEST(Registry, EveryAlgorithmAndHierarchyHasAPrice) {
   });
 }
 
-// Chunks are chosen by price, as for a user who only names the algorithm.
+// The cost model chooses chunks, as for a user who names only the algorithm.
 TEST(Registry, EveryAlgorithmAndHierarchyHasChunks) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
   const CollectiveSpec spec = CollectiveSpec::all_reduce(4);
@@ -82,7 +82,7 @@ TEST(Registry, NamesOfOneSpecDiffer) {
 TEST(Registry, RequestsNameAlgorithmsForAllOrForOne) {
   using Names = std::vector<std::string_view>;
   const auto names = [](const char* text, CollectiveKind kind) {
-    static AlgorithmRequest request;  // Names live as long as it does.
+    static AlgorithmRequest request;  // names refer to it
     request = AlgorithmRequest(text);
     return request.names_for(kind);
   };
@@ -100,7 +100,7 @@ TEST(Registry, RequestsNameAlgorithmsForAllOrForOne) {
               Names{each->name()});
   }
   for (const std::string& text : algorithm_texts()) {
-    if (text.find("LOCAL") != std::string::npos) continue;  // a placeholder for many
+    if (text.find("LOCAL") != std::string::npos) continue;  // a placeholder for many names
     EXPECT_NO_THROW(AlgorithmRequest{text}) << text;
   }
 }
@@ -123,7 +123,7 @@ TEST(Registry, NamesWhatThereIsAndWhatIsNearest) {
   EXPECT_THAT(error_of("hierarchicaldirect,ring"), HasSubstr("hierarchical:LOCAL,CROSS"));
   EXPECT_THAT(error_of("hierarchical:tree,ring"),
               HasSubstr("LOCAL of 'hierarchical:tree,ring': 'tree' is not direct, native"));
-  // `flat` is an algorithm, but not one for use between nodes.
+  // `flat` is an algorithm, but it cannot be used between nodes.
   EXPECT_THAT(error_of("hierarchical:direct,flat"),
               HasSubstr("CROSS of 'hierarchical:direct,flat': 'flat' is not direct, ring"));
   EXPECT_THAT(error_of("hierarchical:native,native"), HasSubstr("CROSS"));

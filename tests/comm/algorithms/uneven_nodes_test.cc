@@ -1,5 +1,5 @@
-// Nodes of different sizes, and with links of different rates: no link between nodes carries more
-// than the bound for nodes.
+// Nodes have different sizes and links of different rates. No link between nodes carries more than
+// the bound for nodes.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ struct LinkBytes {
   std::size_t sent = 0, received = 0;
 };
 
-/// Bytes that the ranks of each node exchange with other nodes.
+/// Returns the bytes that the ranks of each node exchange with other nodes.
 std::vector<LinkBytes> bytes_by_node(const ProcessGrid& grid, const BucketLayout& layout,
                                      const CompileOptions& options) {
   std::vector<LinkBytes> nodes(static_cast<std::size_t>(grid.num_nodes()));
@@ -52,9 +52,9 @@ TEST_P(UnevenNodes, EveryLinkCarriesTheBoundAndNoMore) {
       if (nodes == 1) return;
       const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
       const std::size_t bound = 2 * (nodes - 1) * kBytes / nodes;
-      // Parts are cut at whole units of kWireAlignment bytes: a piece's part is at most one unit
-      // larger than its share, it is sent to or received from all other nodes, both when summed
-      // and when spread, and there are at most as many pieces in a chunk as ranks.
+      // Parts are cut at whole units of kWireAlignment bytes, so a piece's part is at most one unit
+      // larger than its share. It is exchanged with all other nodes twice, when it is summed and
+      // when it is spread. A chunk has at most as many pieces as ranks.
       const std::size_t slack =
           kChunks * static_cast<std::size_t>(ranks) * 2 * (nodes - 1) * kWireAlignment;
       for (const LinkBytes& link :
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, UnevenNodes,
                            return name.substr(name.find(',') + 1);
                          });
 
-/// Rates that leave one node of three or more without sums, with few sums, or with most of them.
+/// Returns rates by which one node of three or more sums nothing, little, or most.
 std::vector<double> rates_for(std::size_t nodes, std::size_t seed) {
   constexpr double kRates[] = {100, 50, 80, 10, 100, 400, 70};
   std::vector<double> rates;
@@ -97,7 +97,7 @@ TEST(UnevenLinks, CarryWhatTheSharesOfNodesSay) {
                              .chunk_bytes = kBytes / kChunks};
       options.link_costs.node_rates = rates_for(nodes, static_cast<std::size_t>(ranks));
       const auto shares = node_shares(options.link_costs, static_cast<int>(nodes));
-      // As for equal shares, plus half a unit for rounding a share.
+      // The slack is that of equal shares, plus half a unit for rounding a share.
       const std::size_t slack =
           2 * kChunks * static_cast<std::size_t>(ranks) * 2 * (nodes - 1) * kWireAlignment;
       const auto links = bytes_by_node(grid, {.count = kCount}, options);

@@ -1,4 +1,4 @@
-// The dtype of a buffer follows from its type or is given explicitly; otherwise there is no view.
+// A buffer's dtype is given explicitly or follows from its type. Otherwise it has no view.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 
 #include "comm/base/buffer_view.h"
 
-/// A half of another library, as a program registers it.
+/// A 16-bit float of another library, which a program registers as an element type.
 struct OtherHalf {
   std::uint16_t bits;
 };

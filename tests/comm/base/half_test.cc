@@ -13,8 +13,8 @@ static_assert(to_float(Float16{0x3c00}) == 1.0f && to_float16(1.0f).bits == 0x3c
 static_assert(to_float(BFloat16{0x3f80}) == 1.0f && to_bfloat16(1.0f).bits == 0x3f80);
 static_assert(to_float16(1.0 / 3.0).bits == 0x3555 && to_bfloat16(1.0 / 3.0).bits == 0x3eab);
 
-// The value of positive bits by the definition of the format. Infinity counts as the power of two
-// that would follow the largest finite value, as in rounding.
+// Returns the value of positive bits by the definition of the format. Infinity counts as the power
+// of two after the largest finite value, as in rounding.
 double value_of(unsigned bits, int exponent_bits) {
   const int mantissa_bits = 15 - exponent_bits;
   const int bias = (1 << (exponent_bits - 1)) - 1;
@@ -68,7 +68,7 @@ TYPED_TEST(HalfTest, WidensEveryFiniteValueExactlyAndBack) {
   EXPECT_TRUE(std::signbit(widen<TypeParam>(0x8000)));
 }
 
-// Around the midpoint of every two neighbours, including the step to infinity.
+// Tests numbers around the midpoint of each two neighbours, including the step to infinity.
 template <typename Format, typename From>
 void check_ties() {
   for (unsigned bits = 0; bits < Format::kInfinity; ++bits) {

@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// The level is read once per process, so this is the only test of this binary.
+// The level is read once per process, so this binary has only this test.
 TEST(Log, ALevelThatDoesNotExistIsToldAndSilencesNothing) {
   ::setenv("KOLO_LOG_LEVEL", "verbose", 1);
   testing::internal::CaptureStderr();

@@ -61,7 +61,7 @@ TEST(OutputFile, WhatCannotBeWrittenIsKnownBefore) {
   expect_refused(folder.write("file", "") / "rows.json");
 }
 
-// A file that cannot grow keeps its contents, and no other file is left beside it.
+// If a file cannot grow, the old file keeps its contents, and no temporary file remains.
 TEST(OutputFile, KeepsItsContentsWhereTheDiskIsFull) {
   const test::TemporaryDirectory folder;
   const std::string path = folder.write("rows.json", "[1]\n");

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that Clang refuses to compile code that uses guarded data without its mutex, and nothing
-# else.
+# Checks that Clang refuses to compile an access to guarded data without its mutex, and that it
+# compiles the same file without this access.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 

@@ -1,5 +1,5 @@
-// Input of thread_safety_test.sh, not part of any program: it compiles as it stands, and with
-// KOLO_TEST_UNGUARDED it must not compile where Clang checks the annotations.
+// Input of thread_safety_test.sh, not part of any program. It compiles, but with
+// KOLO_TEST_UNGUARDED it must not compile if Clang checks the annotations.
 
 #include "comm/base/mutex.h"
 

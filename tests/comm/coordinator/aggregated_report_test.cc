@@ -1,4 +1,5 @@
-// Combining the reports of many ranks into one of bounded size, and one rank's part in an inquiry.
+// Tests how reports of many ranks are combined to one of bounded size, and the answer to an
+// inquiry.
 
 #include "comm/coordinator/aggregated_report.h"
 
@@ -63,8 +64,8 @@ std::vector<std::byte> bytes_of(const AggregatedReport& report) {
   return bytes;
 }
 
-// For any tree, the report of all ranks is the same: ranks with equal reports share an entry, with
-// the last actions of the first few.
+// For any tree, the combined report is the same: ranks with equal reports share an entry, with the
+// last actions of the first few ranks.
 TEST(AggregatedReport, DoesNotDependOnTheOrderOfCombining) {
   std::vector<AggregatedReport> reports;
   for (int rank = 0; rank < 40; ++rank) {
@@ -92,7 +93,7 @@ TEST(AggregatedReport, DoesNotDependOnTheOrderOfCombining) {
   }
 }
 
-// A straggler and the majority remain if there are too many different entries in between.
+// If there are too many different entries, the report keeps stragglers and the majority.
 TEST(AggregatedReport, KeepsStragglersAndTheManyWhenThereAreTooManyKinds) {
   constexpr int kPrefixes = 200;
   std::vector<PendingKey> all;
@@ -115,7 +116,7 @@ TEST(AggregatedReport, KeepsStragglersAndTheManyWhenThereAreTooManyKinds) {
   EXPECT_LT(report.ranks(), 2U * kPrefixes);
 }
 
-// Knowledge of all ranks ends at one proposal, and a rank that waits for a later one may proceed.
+// Proposals beyond a limit are unknown. A rank that waits for an unknown proposal may proceed.
 TEST(AggregatedReport, KnowsNothingBeyondTooManyProposals) {
   std::vector<PendingKey> many;
   for (std::uint64_t hash = 0; hash < AggregatedReport::kMostProposals + 10; ++hash) {
@@ -160,7 +161,7 @@ TEST(Inquiry, IsAnsweredOnceWhenAllChildrenHave) {
   EXPECT_THAT(inquiry.silent_children(), ElementsAre(2));
   EXPECT_FALSE(inquiry.take_complete());
 
-  inquiry.begin(2, report(0));  // gives up the first inquiry
+  inquiry.begin(2, report(0));  // ends the first inquiry
   inquiry.report(2, 1, report(2));
   EXPECT_THAT(inquiry.silent_children(), ElementsAre(1, 2));
   inquiry.report(2, 2, report(2));
@@ -170,7 +171,7 @@ TEST(Inquiry, IsAnsweredOnceWhenAllChildrenHave) {
   EXPECT_EQ(complete->ranks(), 3U);
   EXPECT_FALSE(inquiry.take_complete());
   EXPECT_FALSE(inquiry.is_open());
-  inquiry.report(1, 2, report(1));  // after the end
+  inquiry.report(1, 2, report(1));  // too late: the inquiry has ended
   EXPECT_FALSE(inquiry.is_open());
 }
 

@@ -26,7 +26,7 @@ std::vector<CombiningTree> build_all(const ProcessGrid& grid, int arity) {
   return trees;
 }
 
-/// The views of all ranks are consistent, and together they form one tree.
+/// Expects that the trees of all ranks are consistent and form one tree.
 void expect_consistent(const ProcessGrid& grid, int arity) {
   const std::vector<CombiningTree> trees = build_all(grid, arity);
   const auto of = [&](int rank) -> const CombiningTree& {
@@ -98,7 +98,7 @@ TEST(CombiningTree, IsTheOneDrawnInItsHeader) {
   EXPECT_THAT(trees[4].children, ElementsAre(5));
 }
 
-// 512 nodes at arity 8: levels of 1, 8, 64 and the rest.
+// At arity 8, 512 nodes form levels of 1, 8, 64 and the rest.
 TEST(CombiningTree, IsAsDeepAsTheLogarithmOfTheNodes) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(std::vector<int>(512, 1));
   const auto trees = build_all(grid, CombiningTree::kDefaultArity);
@@ -116,8 +116,9 @@ struct Notice {
   int rank;
 };
 
-/// Number of notices on each edge when the given ranks detect by themselves that one rank is lost.
-/// Notices are delivered in a seeded order. All survivors must be notified.
+/// Returns the number of notices on each edge if the ranks `noticing` detect by themselves that
+/// `lost` is lost. Notices are delivered in a seeded order. Expects that all survivors are
+/// notified.
 std::map<std::pair<int, int>, int> spread(const ProcessGrid& grid, int lost,
                                           const std::vector<int>& noticing, unsigned seed) {
   std::mt19937 random(seed);
@@ -163,8 +164,8 @@ TEST(FailureNotice, ReachesAllAroundAnyLostRankWhoeverNotices) {
   }
 }
 
-// All ranks detect the loss at once: each edge carries one notice in each direction, and the
-// neighbours of the lost rank, which do not know of each other's detection, notify each other.
+// All ranks detect the loss at the same time. Each edge carries one notice in each direction. The
+// neighbours of the lost rank do not know who else has detected it, so they notify each other.
 TEST(FailureNotice, IsNoFloodWhenAllNotice) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(std::vector<int>(200, 4));
   constexpr int kLost = 4;  // leads node 1, with 3 ranks and 8 leaders below

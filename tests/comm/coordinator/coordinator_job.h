@@ -27,7 +27,7 @@ struct Wait final : Waitable {
   int count = 0;
 };
 
-/// The coordinators of a job. Time stands still unless it is advanced.
+/// The coordinators of all ranks of a job, in one thread. Only the test advances time.
 class CoordinatorJob {
  public:
   explicit CoordinatorJob(const std::vector<int>& nodes,
@@ -44,7 +44,7 @@ class CoordinatorJob {
   int size() const { return hub_.grid().world_size(); }
   Coordinator& coordinator(int rank) { return *coordinators_[static_cast<std::size_t>(rank)]; }
   Transport& transport(int rank) { return *transports_[static_cast<std::size_t>(rank)]; }
-  /// Number of the program's threads that use this rank's runtime.
+  /// Returns the number of the program's threads that use the runtime of `rank`.
   std::atomic<int>& threads(int rank) { return threads_[static_cast<std::size_t>(rank)]; }
 
   void poll(int rank, const std::vector<int>& awaited = {}) {
@@ -53,13 +53,13 @@ class CoordinatorJob {
     if (coordinator(rank).is_check_due(!awaited.empty())) coordinator(rank).check_peers(awaited);
   }
 
-  /// Polls all ranks `rounds` times.
+  /// Polls each rank `rounds` times.
   void poll_all(int rounds = 20) {
     for (int i = 0; i < rounds * size(); ++i) poll(i % size());
   }
 
-  /// In each tick of `time`, calls `poll_rank` twice for each rank, since a frame takes far less
-  /// than a tick.
+  /// Advances the clock by `time` in ticks. Before each tick, calls `poll_rank` twice for each
+  /// rank, because a frame takes much less time than a tick.
   template <typename PollRank>
   void play(Duration time, const PollRank& poll_rank) {
     for (const TimePoint end = clock.now() + time; clock.now() < end;) {
@@ -67,13 +67,13 @@ class CoordinatorJob {
       clock.advance(kTick);
     }
   }
-  /// Polls all ranks except `idle`; -1: all ranks.
+  /// Polls all ranks except `idle` for `time`. If `idle` is -1, polls all ranks.
   void play_without(int idle, Duration time) {
     play(time, [&](int rank) {
       if (rank != idle) poll(rank);
     });
   }
-  /// As `play_without`; returns the log lines.
+  /// Calls `play_without`, and returns the lines that it logs.
   std::string log_without(int idle, Duration time) {
     testing::internal::CaptureStderr();
     play_without(idle, time);

@@ -1,4 +1,4 @@
-// How coordinators inform a rank that has run out of data.
+// Tests how coordinators inform a rank that has run out of data.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,8 +71,7 @@ TEST(CoordinatorJoin, InvitesToProposalsOnTheirTermsButNotToVotes) {
   EXPECT_THAT(invitations[1].terms, IsEmpty());
 }
 
-// A declined proposal is rejected on all ranks, and the next use of the name is the same one for
-// all.
+// All ranks reject a declined proposal, and number the next use of the name equally.
 TEST(CoordinatorJoin, WhatIsDeclinedIsRejectedEverywhere) {
   for (const int joined : {0, 3}) {
     CoordinatorJob job({2, 2});
@@ -90,7 +89,7 @@ TEST(CoordinatorJoin, WhatIsDeclinedIsRejectedEverywhere) {
       EXPECT_EQ(decisions[0].kind, FrameKind::kReject);
       EXPECT_EQ(decisions[0].error.what, "no data");
     }
-    // Late ranks reach the failed use; the joined rank does not.
+    // Late ranks get the rejection of the failed use; the joined rank does not.
     std::vector<ProposalKey> keys(4);
     for (int rank = 0; rank < job.size(); ++rank) {
       auto& coordinator = job.coordinator(rank);

@@ -1,4 +1,4 @@
-// Coordinators of all ranks in one thread: ranks that freeze, fail or stop.
+// Runs the coordinators of all ranks in one thread. Some ranks freeze, fail or stop.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -29,9 +29,9 @@ struct Freeze {
   int waiting;
 };
 
-// A rank waits for a tensor that busy ranks do not submit. However old the job is, and whatever the
-// mismatch period, a rank that freezes is named within 1.25 peer_timeout. In the tree of ten nodes,
-// node 9 is a child of node 1, and the others are children of node 0.
+// A rank waits for a tensor that busy ranks do not submit. A rank that freezes must be named within
+// 1.25 peer_timeout, for any age of the job and any mismatch period. In the tree of ten nodes, node
+// 9 is a child of node 1, and the other nodes are children of node 0.
 TEST(Liveness, ARankThatFreezesLateIsNoticedAsSoonAsOneThatFreezesEarly) {
   const auto expect_noticed = [](const Freeze& freeze, Duration lived,
                                  const CoordinatorOptions& options) {
@@ -74,9 +74,9 @@ struct Mute {
   std::string table;
 };
 
-// A rank stops answering. Before it is lost, the ranks that wait for it log this, and the root logs
-// which ranks wait for what, unless the root itself is mute. On a node of ten, rank 9 reports
-// through rank 1.
+// A rank stops answering. Before it counts as lost, the ranks that wait for it log this, and the
+// root logs which ranks wait for which tensors, unless the root itself does not answer. On a node
+// of ten, rank 9 reports through rank 1.
 TEST(Liveness, WhoWaitsForAMuteRankIsLoggedBeforeItIsLost) {
   const std::vector<Mute> cases = {
       {{3},
@@ -120,7 +120,7 @@ TEST(Liveness, WhoWaitsForAMuteRankIsLoggedBeforeItIsLost) {
   }
 }
 
-// A rank that answers again is asked again, and is missed like any other.
+// A rank that answers again is asked again, and may be missed again.
 TEST(Liveness, AMuteRankThatAnswersAgainIsHeard) {
   CoordinatorJob job({2}, {.peer_timeout = seconds(4), .warn_after = seconds(6)});
   Wait wait;
@@ -132,21 +132,21 @@ TEST(Liveness, AMuteRankThatAnswersAgainIsHeard) {
   EXPECT_FALSE(job.coordinator(0).failure());
 }
 
-// Rank 2's proposal crosses the query that it never answers.
+// Rank 2 sends a proposal before it receives the query, which it never answers.
 TEST(Liveness, AnOlderFrameIsNoAnswerToAnInquiry) {
   CoordinatorJob job({3});
   Wait wait, none;
   job.coordinator(1).propose("x", 1, "'x'", wait);
   job.play_without(2, 2 * kOptions.mismatch_after);  // The query waits at rank 2.
   job.coordinator(2).propose("y", 1, "'y'", none);
-  job.coordinator(2).poll();  // sends, but has not received
+  job.coordinator(2).poll();  // sends without receiving the query
   job.play_without(2, kTick);
   job.play_without(2, 2 * kOptions.peer_timeout);
   ASSERT_TRUE(job.coordinator(0).failure());
   EXPECT_EQ(job.coordinator(0).failure()->peer, 2);
 }
 
-// Both ranks are suspended for an hour and continued: no time has passed for the peer either.
+// Both ranks are suspended for an hour and continued. That hour does not count against the peer.
 TEST(Liveness, TimeInWhichTheJudgeWasStoppedDoesNotCount) {
   CoordinatorJob job({2});
   for (int i = 0; i < 20; ++i) {
@@ -156,7 +156,7 @@ TEST(Liveness, TimeInWhichTheJudgeWasStoppedDoesNotCount) {
   job.poll(1);
   job.poll(0, {1});
   job.clock.advance(milliseconds(250));
-  job.poll(0, {1});  // asks
+  job.poll(0, {1});  // asks rank 1
   job.clock.advance(hours(1));
   job.poll(0, {1});
   EXPECT_FALSE(job.coordinator(0).failure());
@@ -166,7 +166,7 @@ TEST(Liveness, TimeInWhichTheJudgeWasStoppedDoesNotCount) {
   EXPECT_FALSE(job.coordinator(0).failure());
 }
 
-// Rank 1 reports that rank 2 is lost and leaves. Rank 0 polls late and finds both.
+// Rank 1 reports that rank 2 is lost and leaves. Rank 0 polls late and finds both at the same time.
 TEST(Liveness, APeersAccountOfAFailureComesBeforeThePeersAbsence) {
   CoordinatorJob job({2, 1});
   job.coordinator(1).fail({.code = ErrorCode::kPeerLost, .rank = 1, .peer = 2, .what = "2 froze"});
@@ -177,8 +177,8 @@ TEST(Liveness, APeersAccountOfAFailureComesBeforeThePeersAbsence) {
   EXPECT_EQ(job.coordinator(0).failure()->peer, 2);
 }
 
-// Rank 0 rejects a tensor, and its program ends because of that. Rank 1 finds both at once, and
-// fails for the same reason.
+// Rank 0 rejects a tensor, and its program ends because of that. Rank 1 finds both at the same
+// time, and fails for the same reason.
 TEST(Liveness, ADecisionThatCameBeforeAFailureCounts) {
   CoordinatorJob job({2});
   Wait wait;
@@ -214,8 +214,8 @@ TEST(Liveness, LimitsOfAnyLengthDoNotOverflow) {
   EXPECT_FALSE(job.coordinator(0).failure());
 }
 
-// As during allocation: a rank that only answers pings for a long time is not lost, misses nothing,
-// and considers no other rank lost.
+// A rank that only answers pings for a long time, as during allocation, is not lost. It misses no
+// frame, and considers no other rank lost.
 TEST(Coordinator, ARankThatOnlyAnswersPingsLives) {
   for (const int busy : {0, 1, 2}) {
     SCOPED_TRACE(busy);

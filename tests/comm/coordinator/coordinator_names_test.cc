@@ -1,4 +1,4 @@
-// Programs may invent names without end: coordinators forget names that all ranks are done with.
+// Programs may use any number of names: coordinators forget a name that all ranks have finished.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using ::testing::SizeIs;
 
 class CoordinatorNames : public ::testing::TestWithParam<std::vector<int>> {
  protected:
-  /// All ranks propose the next use of the name; returns the proposal.
+  /// Makes all ranks propose the next use of the name; returns the proposal.
   ProposalKey propose(const std::string& name) {
     ProposalKey key;
     for (int rank = 0; rank < job_.size(); ++rank) {
@@ -29,7 +29,7 @@ class CoordinatorNames : public ::testing::TestWithParam<std::vector<int>> {
     return key;
   }
 
-  /// All ranks vote with their numbers of uses of the name; returns whether the name ends.
+  /// Makes all ranks vote with their numbers of uses; returns whether the name is forgotten.
   bool vote(const std::string& name, const std::vector<std::optional<std::uint64_t>>& uses) {
     for (int rank = 0; rank < job_.size(); ++rank) {
       job_.coordinator(rank).vote_on_end("vote", name, uses[static_cast<std::size_t>(rank)],
@@ -43,7 +43,7 @@ class CoordinatorNames : public ::testing::TestWithParam<std::vector<int>> {
     return goes;
   }
 
-  /// Takes the decisions of each rank, of which the last one has this kind; returns rank 0's.
+  /// Takes each rank's decisions, whose last one must have this kind. Returns rank 0's decisions.
   std::vector<Frame> take_decisions(FrameKind kind) {
     std::vector<Frame> first;
     for (int rank = job_.size() - 1; rank >= 0; --rank) {
@@ -92,7 +92,7 @@ TEST_P(CoordinatorNames, StayWhereARankHasNotDone) {
   }
 }
 
-// A rank that was busy while others gave a use up reaches that use, and not a later one.
+// A late rank must fail at the use that the others gave up, not at a later one.
 TEST_P(CoordinatorNames, AreCountedOnWhileAUseThatWasGivenUpIsToCome) {
   if (job_.size() == 1) GTEST_SKIP() << "nobody can be late";
   const ProposalKey first = propose("x");
@@ -103,7 +103,7 @@ TEST_P(CoordinatorNames, AreCountedOnWhileAUseThatWasGivenUpIsToCome) {
   for (int rank = 0; rank < late; ++rank) {
     job_.coordinator(rank).propose("x", 1, "'x'", wait_);
   }
-  wait_.count = 1;  // a thread of each rank waits for ever
+  wait_.count = 1;  // a thread of each rank waits forever
   for (int i = 0; i < 10000 && !job_.coordinator(0).is_decided(given_up); ++i) {
     job_.clock.advance(kTick);
     job_.poll_all(1);
@@ -121,7 +121,7 @@ TEST_P(CoordinatorNames, AreCountedOnWhileAUseThatWasGivenUpIsToCome) {
   take_decisions(FrameKind::kAccept);
 }
 
-// Knowledge of former uses does not affect the new ones.
+// A forgotten name is new: its former uses have no effect.
 TEST_P(CoordinatorNames, BeginAnewForInvitationsAndErrors) {
   if (job_.size() == 1) GTEST_SKIP() << "a rank alone neither joins nor differs";
   const int joined = job_.size() - 1;
@@ -138,7 +138,7 @@ TEST_P(CoordinatorNames, BeginAnewForInvitationsAndErrors) {
     job_.coordinator(joined).propose("x", 1, "'x'", wait_);
     job_.poll_all();
     take_decisions(FrameKind::kAccept);
-    // The next use is declined, and so rejected.
+    // The next use is declined, so all ranks reject it.
     for (int rank = 0; rank < joined; ++rank) {
       job_.coordinator(rank).propose("x", 2, "'x'", wait_);
     }

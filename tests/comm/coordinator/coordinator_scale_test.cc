@@ -1,5 +1,5 @@
-// Thousands of coordinators in one thread: how much each rank handles while one is late, and which
-// ranks learn of a lost rank.
+// Runs thousands of coordinators in one thread. Tests how many frames each rank handles while one
+// rank is late, and how ranks learn of a lost rank.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ struct Blocked final : Waitable {
   int waiters() const override { return 1; }
 };
 
-/// A job whose ranks poll when a frame has arrived, and whose time advances in ticks.
+/// A job whose ranks poll when they receive a frame. Its time advances in ticks.
 class LargeJob {
  public:
   explicit LargeJob(const std::vector<int>& nodes) : network_(ProcessGrid::with_node_sizes(nodes)) {
@@ -52,7 +52,7 @@ class LargeJob {
   const CombiningTree& tree(int rank) const { return trees_[static_cast<std::size_t>(rank)]; }
   test::ControlNetwork& network() { return network_; }
 
-  /// Submits `tensors` named tensors, each with a waiting thread of the rank.
+  /// Submits `tensors` named tensors. A thread of the rank waits for each.
   void submit(int rank, int tensors) {
     while (static_cast<int>(names_.size()) < tensors) {
       names_.push_back(fmt::format("gradient {}", names_.size()));
@@ -73,7 +73,7 @@ class LargeJob {
     }
   }
 
-  /// All ranks poll and check each other in every tick for `time`.
+  /// For `time`, all ranks poll and check each other in every tick.
   void run(Duration time) {
     constexpr Duration kScaleTick = milliseconds(125);
     for (const TimePoint end = clock_.now() + time; clock_.now() < end;) {
@@ -92,8 +92,8 @@ class LargeJob {
     return static_cast<int>(std::ranges::count(decisions, FrameKind::kAccept, &Frame::kind));
   }
 
-  /// Fails if a rank has handled more than a few times the logarithm of the job's size, relative to
-  /// the average of ranks without children.
+  /// Fails if a rank has handled many more frames or bytes than the average rank without children.
+  /// The bound is a factor of a few times the logarithm of the job's size.
   void expect_shared_load(std::string_view phase) const {
     double leaves = 0, frames = 0, bytes = 0;
     for (int rank = 0; rank < size(); ++rank) {
@@ -124,7 +124,7 @@ class LargeJob {
   ManualClock clock_;
   test::ControlNetwork network_;
   Blocked blocked_;
-  std::vector<std::string> names_, texts_;  // of tensors
+  std::vector<std::string> names_, texts_;  // by tensor
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::unique_ptr<Coordinator>> coordinators_;
   std::vector<CombiningTree> trees_;
@@ -169,15 +169,15 @@ TEST_P(LargeJobs, OneLateRankDrownsNobody) {
   for (int rank = 0; rank < job.size(); ++rank) ASSERT_EQ(job.accepted(rank), tensors);
 }
 
-// A rank in the middle of the tree freezes while all wait, and then one that no rank misses yet.
-// Each survivor is notified in time, only by neighbours.
+// A rank in the middle of the tree freezes while all others wait. Each survivor must be notified in
+// time, and only by its neighbours.
 TEST_P(LargeJobs, ALostRankIsToldOnceOverEachEdge) {
   const int last_node = GetParam().nodes - 1;
   for (const int lost_node : {0, 1, last_node}) {
     LargeJob job(nodes());
     const int lost = lost_node * GetParam().ranks_per_node;
     SCOPED_TRACE(fmt::format("rank {} is lost", lost));
-    // The last rank has submitted nothing and does not know that others wait.
+    // The last rank submits nothing, and does not know that the others wait.
     for (int rank = 0; rank + 1 < job.size(); ++rank) job.submit(rank, 1);
     job.settle();
     job.network().freeze(lost);
@@ -193,8 +193,8 @@ TEST_P(LargeJobs, ALostRankIsToldOnceOverEachEdge) {
     for (int rank = 0; rank < job.size(); ++rank) {
       const std::size_t edges = job.tree(rank).children.size() + 1;
       const std::size_t around = job.tree(lost).children.size() + 1;
-      // Its own notices and those of its neighbours; neighbours of the lost rank that detect the
-      // loss at the same time notify each other.
+      // A rank handles its own notices and those of its neighbours. Neighbours of the lost rank
+      // that detect the loss at the same time notify each other.
       ASSERT_LE(job.network().load(rank).notices, 2 * (edges + around)) << "rank " << rank;
     }
   }

@@ -1,5 +1,5 @@
-// Coordinators of all ranks in one thread: programs of several threads per rank that are correct,
-// deadlocked or stalled.
+// Runs the coordinators of all ranks in one thread. The programs have several threads per rank, and
+// are correct, deadlocked or stalled.
 
 #include "comm/coordinator/coordinator.h"
 
@@ -32,8 +32,8 @@ using testing::HasSubstr;
 
 // --- Programs -----------------------------------------------------------------------------------
 
-/// Computes for a while, then waits until all ranks have submitted tensor `tensor`. Even tensors
-/// are proposed by name, odd ones are buckets that are ready.
+/// A thread computes, then waits until all ranks have submitted tensor `tensor`. Even tensors are
+/// proposed by name, odd tensors are buckets that are ready.
 struct Step {
   Duration compute;
   int tensor;
@@ -42,7 +42,7 @@ struct Step {
 struct UserThread {
   int rank;
   std::vector<Step> steps = {};
-  bool lives_on = false;  ///< After its last step it continues to compute.
+  bool lives_on = false;  ///< Whether the thread computes forever after its last step.
   std::size_t next = 0;
   TimePoint resumes{};
   std::optional<ProposalKey> waits_for = {};
@@ -53,7 +53,7 @@ struct UserThread {
 
 std::string text_of(int tensor) { return "'tensor " + std::to_string(tensor) + "'"; }
 
-/// Runs a program: in each step a random rank polls and its threads continue.
+/// Runs a program. In each step a random rank polls and its threads continue.
 class Program {
  public:
   Program(const std::vector<int>& nodes, std::vector<UserThread> threads, unsigned seed)
@@ -64,7 +64,7 @@ class Program {
     }
   }
 
-  /// Runs until all threads have ended, at most for `limit`.
+  /// Runs until all threads have ended, but at most for `limit`.
   void run(Duration limit) {
     testing::internal::CaptureStderr();
     const TimePoint end = now() + limit;
@@ -77,7 +77,7 @@ class Program {
     log_ = testing::internal::GetCapturedStderr();
   }
 
-  /// Lines that the last run logged.
+  /// Returns the lines that the last run logged.
   const std::string& log() const { return log_; }
   const std::vector<UserThread>& threads() const { return threads_; }
   TimePoint now() const { return job_.clock.now(); }
@@ -138,7 +138,7 @@ class Program {
   std::string log_;
 };
 
-/// In the last two shapes, tree parents differ from those in the first.
+/// The last two shapes have other parents in the tree than the first ones.
 const std::vector<std::vector<int>> kShapes = {{2},    {3},  {1, 1},
                                                {2, 1}, {10}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
 
@@ -148,9 +148,9 @@ int world_size(const std::vector<int>& nodes) {
   return size;
 }
 
-/// Every rank gives each tensor to a thread of its choice, and each thread takes its tensors in
-/// ascending order: whatever threads compute in between, the first tensor without agreement can
-/// always proceed.
+/// Returns a program that cannot deadlock. Every rank assigns each tensor to a random thread, and
+/// each thread submits its tensors in ascending order. The first tensor without agreement can thus
+/// always proceed, however long threads compute.
 std::vector<UserThread> correct_program(int ranks, int threads, int tensors, std::mt19937& random) {
   std::vector<UserThread> program;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -160,7 +160,7 @@ std::vector<UserThread> correct_program(int ranks, int threads, int tensors, std
       mine[random() % mine.size()].steps.push_back({compute, tensor});
     }
     for (UserThread& thread : mine) {
-      // A thread without work has called the runtime, and ends later or never.
+      // A thread without steps has called the runtime, and computes for a while or forever.
       if (thread.steps.empty()) thread.lives_on = true;
       program.push_back(std::move(thread));
     }
@@ -183,7 +183,7 @@ TEST(MismatchRule, CorrectProgramsNeverFail) {
   }
 }
 
-// Two threads per rank call two operations, each rank in the opposite order and seconds apart.
+// Two threads per rank call two operations. The ranks call them in opposite orders, seconds apart.
 TEST(MismatchRule, ThreadsMayCallInOppositeOrderSecondsApart) {
   for (const seconds apart : {seconds(4), seconds(100)}) {
     std::vector<UserThread> threads;
@@ -200,8 +200,8 @@ TEST(MismatchRule, ThreadsMayCallInOppositeOrderSecondsApart) {
   }
 }
 
-// At the end of a correct program one thread of rank 1 takes two more tensors in another order than
-// other ranks' threads. By then its other threads have ended.
+// At the end of a correct program, one thread of rank 1 submits two further tensors in another
+// order than the threads of other ranks. Its other threads have ended by then.
 TEST(MismatchRule, DeadlockedProgramsFailSoonAndNameBothTensors) {
   for (unsigned seed = 0; seed < 160; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -248,8 +248,8 @@ TEST(MismatchRule, ADeadlockIsFoundWithinAFewMismatchPeriods) {
   for (const UserThread& thread : program.threads()) EXPECT_TRUE(thread.error);
 }
 
-// A thread of rank 1 that has used the runtime continues to compute: until the stall limit it may
-// still submit the tensor that rank 0 waits for.
+// A thread of rank 1 that has used the runtime still computes. Until the stall limit it may submit
+// the tensor for which rank 0 waits.
 TEST(MismatchRule, AStallWarnsAllRanksAndIsAnErrorAfterTheStallLimit) {
   std::vector<UserThread> threads = {{.rank = 0, .steps = {{seconds(0), 0}}},
                                      {.rank = 1, .steps = {{seconds(0), 1}}},

@@ -54,7 +54,7 @@ AggregatedReport random_report(Random& random) {
   return combine(std::move(reports));
 }
 
-/// A frame of this kind in which every field that the kind carries is filled.
+/// Returns a frame of this kind with random values in all fields of the kind.
 Frame random_frame(FrameKind kind, Random& random) {
   Frame frame{.kind = kind,
               .key = random_key(random),
@@ -135,7 +135,7 @@ TEST(Frame, CutShortOrContinuedIsNoFrame) {
     for (int kind = 0; kind < kKinds; ++kind) {
       encode(random_frame(static_cast<FrameKind>(kind), random), bytes);
       for (std::size_t length = 0; length < bytes.size(); ++length) {
-        // A copy of exactly this size, so that the address sanitizer detects reads beyond it.
+        // A copy of exactly this size lets AddressSanitizer detect reads beyond it.
         const std::vector<std::byte> cut(bytes.begin(),
                                          bytes.begin() + static_cast<std::ptrdiff_t>(length));
         ASSERT_FALSE(decode(cut)) << "kind " << kind << " cut to " << length;
@@ -162,8 +162,8 @@ TEST(Frame, DamagedIsNothingOrAnotherFrameAndAllocatesNoMoreThanItsSizeExplains)
 
     const test::AllocationCounter allocations;
     const auto frame = decode(bytes);
-    // List elements take at most four times their least encoding; a text is copied once more. Each
-    // entry of a report has a copy of the texts.
+    // List elements take at most four times their shortest encoding, and a text is copied once
+    // more. Each entry of a report has a copy of the texts.
     const std::size_t copies = bytes[0] == static_cast<std::byte>(FrameKind::kReport)
                                    ? AggregatedReport::kMostKinds + 1
                                    : 1;
@@ -176,7 +176,7 @@ TEST(Frame, DamagedIsNothingOrAnotherFrameAndAllocatesNoMoreThanItsSizeExplains)
     ASSERT_TRUE(twice) << "mutation " << mutation;
     expect_equal(*twice, *frame);
   }
-  EXPECT_GT(survivors, 1000u);  // otherwise the mutations test nothing but lengths
+  EXPECT_GT(survivors, 1000u);  // else the mutations would test only lengths
 }
 
 TEST(Frame, ListLongerThanItsBytesIsRefusedBeforeItIsMade) {

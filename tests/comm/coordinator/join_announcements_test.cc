@@ -1,4 +1,4 @@
-// Floods of invitations through trees of many shapes, with seeded interleavings.
+// Floods invitations through trees of many shapes, with seeded interleavings.
 
 #include "comm/coordinator/join_announcements.h"
 
@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 using Random = std::mt19937_64;
 using Edge = std::pair<int, int>;  // from, to
 
-/// All ranks, and the frames between them: in order on each edge, in any order otherwise.
+/// All ranks, and the frames in flight between them. Only the order on each edge is kept.
 class Party {
  public:
   explicit Party(const std::vector<int>& nodes) {
@@ -55,7 +55,7 @@ class Party {
     collect(rank);
   }
 
-  /// Delivers the next frame of one edge. Returns false if there is none.
+  /// Delivers the next frame of a random edge. Returns false if no frame is in flight.
   bool deliver(Random& random) {
     if (wires_.empty()) return false;
     const auto wire =
@@ -73,7 +73,7 @@ class Party {
     }
   }
 
-  /// Number of frames with this proposal that have crossed an edge.
+  /// Number of frames for each proposal that have crossed an edge.
   std::map<std::pair<Edge, ProposalKey>, int> crossings;
   std::vector<ProposalKey> rejected;
 
@@ -104,9 +104,9 @@ std::vector<ProposalKey> keys_of(const std::vector<Invitation>& invitations) {
 
 class InvitationShapes : public ::testing::TestWithParam<std::vector<int>> {};
 
-// Each rank begins the rounds of each hash in order, slightly behind or ahead of others, and joins
-// at a random time. A joined rank learns of the last round of each hash, never of an earlier one
-// after a later one, and no edge carries a proposal twice in one direction.
+// Each rank begins the rounds of each hash in order, slightly before or after other ranks, and
+// joins at a random time. A joined rank must learn of the last round of each hash, and never of an
+// earlier round after a later one. No edge may carry a proposal twice in one direction.
 TEST_P(InvitationShapes, EveryJoinedRankLearnsOfEveryLastRoundInOrder) {
   constexpr std::uint64_t kKeys = 3, kRounds = 5;
   for (unsigned seed = 0; seed < 50; ++seed) {
@@ -128,7 +128,7 @@ TEST_P(InvitationShapes, EveryJoinedRankLearnsOfEveryLastRoundInOrder) {
       }
       return true;
     };
-    // Once a rank hears that another one has joined, it announces what it has begun.
+    // When a rank hears that another rank has joined, it announces the rounds that it has begun.
     const auto tell = [&](int rank) {
       if (party.guest(rank).has_joined() || party.guest(rank).joined().empty()) return;
       for (std::uint64_t hash = 0; hash < kKeys; ++hash) {
@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(All, InvitationShapes,
                                            std::vector{2, 3}, std::vector{1, 1, 1, 1, 1, 1},
                                            std::vector{3, 1, 4}));
 
-// Includes rounds from before this rank joined: the latest round of each hash, buckets first.
+// A rank that joins also learns of earlier rounds: the latest round of each hash, buckets first.
 TEST(JoinAnnouncements, OfEarlierTimesComeWhenTheRankJoins) {
   Party party({2});
   Random random(3);

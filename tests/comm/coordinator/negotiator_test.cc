@@ -38,8 +38,8 @@ std::string name_of(const Frame& decision) {
   return text + " " + decision.error.what;
 }
 
-/// The negotiators of a job and the wires between them: frames between two ranks keep their order;
-/// everything else depends on the seed.
+/// The negotiators of a job, and the frames in flight between them. Frames between two ranks keep
+/// their order; the seed determines everything else.
 class Network {
  public:
   Network(ProcessGrid grid, std::uint64_t seed) : grid_(std::move(grid)), random_(seed) {
@@ -70,7 +70,7 @@ class Network {
     collect(0);
   }
 
-  /// Delivers one frame of a random edge. Returns false if none is in flight.
+  /// Delivers one frame of a random edge. Returns false if no frame is in flight.
   bool deliver_one() {
     if (tickets_.empty()) return false;
     std::swap(tickets_[random_() % tickets_.size()], tickets_.back());
@@ -83,7 +83,7 @@ class Network {
     while (deliver_one()) {
     }
   }
-  /// Delivers the frames in flight; frames sent in response wait for the next step.
+  /// Delivers the frames in flight. Frames that are sent in response wait for the next step.
   bool deliver_step() {
     const auto edges = std::exchange(tickets_, {});
     for (const auto& edge : edges) deliver(edge);
@@ -156,7 +156,7 @@ class Negotiators : public testing::TestWithParam<std::vector<int>> {
  protected:
   static constexpr std::uint64_t kSeeds = 20;
 
-  /// Runs `body` on a fresh network for each of many delivery orders.
+  /// Runs `body` on a new network for each of many delivery orders.
   void for_each_order(const std::function<void(Network&)>& body) {
     for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
       SCOPED_TRACE(test::shape_text(GetParam()) + ", seed " + std::to_string(seed));
@@ -165,7 +165,7 @@ class Negotiators : public testing::TestWithParam<std::vector<int>> {
     }
   }
 
-  /// Lets every rank propose `count` proposals in its own order, between deliveries.
+  /// Makes every rank propose `count` proposals in its own order, between deliveries.
   void propose_all(Network& network, std::uint64_t count, std::uint64_t round = 0) {
     std::vector<std::pair<int, ProposalKey>> proposals;
     for (int rank = 0; rank < network.size(); ++rank) {
@@ -242,14 +242,14 @@ TEST_P(Negotiators, ReportAConflictToTheRootAloneAndRejectItEverywhere) {
   });
 }
 
-// A rank proposes a proposal while its rejection is on its way down.
+// A rank proposes a key while the rejection of that key is on its path down the tree.
 TEST_P(Negotiators, OutliveProposalsThatCrossTheirReject) {
   for_each_order([&](Network& network) {
     for (int rank = 0; rank < network.size(); ++rank) {
       if (rank % 2 == 0) network.propose(rank, key(0));
     }
     network.deliver_all();
-    if (!network.decisions(0).empty()) return;  // with one rank nothing can cross
+    if (!network.decisions(0).empty()) return;  // with one rank there is no other frame
     network.reject({key(0)}, {.code = ErrorCode::kMismatch, .what = "circle"});
     for (int rank = network.size() - 1; rank > 0; --rank) {
       if (rank % 2 == 1 && network.decisions(rank).empty()) network.propose(rank, key(0));
@@ -301,7 +301,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Negotiators,
                                          std::vector<int>{3, 1, 2}, std::vector<int>(4, 2),
                                          std::vector<int>(11, 1), std::vector<int>(20, 3)));
 
-// For any order of votes, with the root first or last.
+// The votes come in any order, with the root first or last.
 TEST_P(Negotiators, AVoteTellsAllTheLeastAndTheGreatestWord) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     Network network(ProcessGrid::with_node_sizes(GetParam()), seed);
@@ -325,7 +325,7 @@ TEST_P(Negotiators, AVoteTellsAllTheLeastAndTheGreatestWord) {
   }
 }
 
-// The other ranks propose 41, the last rank a value that differs in the hint, or in more.
+// The last rank proposes a value that differs from 41 in the hint only, or in other bits too.
 TEST_P(Negotiators, AHintIsTheLowestBit) {
   for (const std::uint64_t other : {40u, 43u}) {
     Network network(ProcessGrid::with_node_sizes(GetParam()), other);
@@ -344,7 +344,7 @@ TEST_P(Negotiators, AHintIsTheLowestBit) {
   }
 }
 
-// nodes {0 1} {2 3}: the parent of rank 2 is 0, of rank 3 is 2.
+// On nodes {0 1} {2 3}, the parent of rank 2 is rank 0, and the parent of rank 3 is rank 2.
 TEST(Negotiator, RefusesWhatAPeerHasNoBusinessSending) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
   Negotiator root(CombiningTree::build(0, grid));
@@ -353,14 +353,14 @@ TEST(Negotiator, RefusesWhatAPeerHasNoBusinessSending) {
   const auto frame = [](FrameKind kind) { return Frame{.kind = kind, .key = key(0)}; };
 
   EXPECT_FALSE(root.receive(3, frame(FrameKind::kPropose)));  // not its child
-  EXPECT_FALSE(leaf.receive(2, frame(FrameKind::kPropose)));  // from above
-  EXPECT_FALSE(root.receive(1, frame(FrameKind::kArrive)));   // a child, but not a leader
+  EXPECT_FALSE(leaf.receive(2, frame(FrameKind::kPropose)));  // from its parent
+  EXPECT_FALSE(root.receive(1, frame(FrameKind::kArrive)));   // from a child that is no leader
   EXPECT_FALSE(leader.receive(3, frame(FrameKind::kArrive)));
   EXPECT_FALSE(leader.receive(0, frame(FrameKind::kArrive)));
   for (FrameKind down : {FrameKind::kAccept, FrameKind::kReject, FrameKind::kRelease}) {
-    EXPECT_FALSE(root.receive(1, frame(down)));  // from below
+    EXPECT_FALSE(root.receive(1, frame(down)));  // from a child
     EXPECT_FALSE(leader.receive(3, frame(down)));
-    EXPECT_FALSE(leaf.receive(0, frame(down)));  // from the leader's leader
+    EXPECT_FALSE(leaf.receive(0, frame(down)));  // from the parent of its parent
   }
   for (FrameKind other : {FrameKind::kStalled, FrameKind::kQuery, FrameKind::kReport,
                           FrameKind::kPing, FrameKind::kPong, FrameKind::kFail}) {
@@ -374,7 +374,7 @@ TEST(Negotiator, RefusesWhatAPeerHasNoBusinessSending) {
   }
 }
 
-// Agreement takes one trip up and one down, and no rank communicates beyond its node and arity.
+// Agreement takes one trip up and one down a tree whose width is limited by node size and arity.
 TEST(Negotiator, ScalesTo4096RanksOn512Nodes) {
   constexpr int kNodes = 512, kLocal = 8;
   Network network(ProcessGrid::with_node_sizes(std::vector<int>(kNodes, kLocal)), 1);
@@ -384,7 +384,7 @@ TEST(Negotiator, ScalesTo4096RanksOn512Nodes) {
   EXPECT_THAT(network.decisions(0), ElementsAre("accept 1.0"));
   expect_equal_decisions(network);
   EXPECT_EQ(network.frames_sent(), 2 * edges(network));
-  EXPECT_EQ(steps, 2u * (3 + 1));  // three levels of nodes below the root, one inside a node
+  EXPECT_EQ(steps, 2u * (3 + 1));  // three levels of nodes below the root, and one inside a node
   EXPECT_LE(network.most_frames_from_one_rank(),
             static_cast<std::size_t>(CombiningTree::kDefaultArity + kLocal - 1 + 1));
 

@@ -29,7 +29,7 @@ PendingKey submitted(const ProposalKey& key, std::string text = "") {
   return {.key = key, .text = std::move(text)};
 }
 
-/// The report of a rank; by default all of its threads wait if any does.
+/// The report of a rank. By default all of its threads wait if one of them does.
 struct Pending {
   Pending(std::initializer_list<PendingKey> entries, bool other_thread_runs = false)
       : pending(entries),
@@ -41,7 +41,7 @@ struct Pending {
 };
 constexpr bool kAnotherThreadRuns = true;
 
-/// The combined report of the ranks of a job.
+/// Returns the combined report of the ranks of a job.
 AggregatedReport aggregated(const std::vector<Pending>& pending) {
   std::vector<AggregatedReport> reports;
   for (const Pending& of_rank : pending) {
@@ -51,12 +51,12 @@ AggregatedReport aggregated(const std::vector<Pending>& pending) {
   return combine(std::move(reports));
 }
 
-/// An inspector, and the time at which it asks.
+/// An inspector, and the time of its next inquiry.
 struct Inspection {
   explicit Inspection(int ranks, const StallInspector::Limits& limits = kStallLimits)
       : inspector(ranks, limits) {}
 
-  /// One inquiry, answered by each rank with its pending proposals.
+  /// Makes one inquiry, which each rank answers with its pending proposals.
   Finding inquire(const std::vector<Pending>& pending) {
     inspector.tick(now);
     const auto query = inspector.next_query(now);
@@ -68,7 +68,7 @@ struct Inspection {
     return inspector.report(aggregated(pending), now);
   }
 
-  /// Result of a suspicion, after the second inquiry.
+  /// Makes the second inquiry, after a suspicion; returns its finding.
   Finding confirm(const std::vector<Pending>& pending) {
     EXPECT_FALSE(inspector.has_query()) << "asks again at once";
     now += kStallLimits.confirm_after;
@@ -79,7 +79,7 @@ struct Inspection {
   TimePoint now{};
 };
 
-/// A rank that is done with an eager bucket no longer has it pending, and is not stuck for it.
+/// A rank that has completed an eager bucket no longer has it pending, and does not miss it.
 TEST(StallInspector, WhatIsPastAtARankIsNotMissingThere) {
   constexpr ProposalKey kThird{bucket_hash(5), 3};
   constexpr ProposalKey kFourth{bucket_hash(5), 4};
@@ -89,7 +89,7 @@ TEST(StallInspector, WhatIsPastAtARankIsNotMissingThere) {
     job.inspector.stalled(kThird);
     EXPECT_FALSE(job.inquire({{waits(kThird, "bucket 5")}, {waits(kA, "'a'"), past}}));
   }
-  // Rank 1 has not reached the next round, and waits for a proposal that rank 0 has not submitted.
+  // Rank 1 has not begun the next round, because it waits for a proposal that rank 0 has not made.
   const std::vector<Pending> stuck = {{waits(kFourth, "bucket 5")}, {waits(kA, "'a'")}};
   job.inspector.stalled(kFourth);
   EXPECT_FALSE(job.inquire(stuck));
@@ -98,8 +98,8 @@ TEST(StallInspector, WhatIsPastAtARankIsNotMissingThere) {
   EXPECT_THAT(finding->keys, ElementsAre(kA, kFourth));
 }
 
-// There was no complaint about the bucket, so no rank was asked whether it has ended there: the
-// inspector asks before it suspects.
+// No rank complained about the bucket, so no rank was asked whether it has completed it. The
+// inspector must ask before it suspects.
 TEST(StallInspector, AsksAboutABucketBeforeItMissesIt) {
   constexpr ProposalKey kBucket{bucket_hash(5), 3};
   const std::vector<Pending> stuck = {{waits(kBucket, "bucket 5")}, {waits(kA, "'a'")}};
@@ -119,7 +119,7 @@ TEST(StallInspector, FindsTwoRanksThatWaitForEachOtherInTwoInquiries) {
   job.inspector.stalled(kA);
   EXPECT_FALSE(job.inquire(pending));
   EXPECT_TRUE(job.inspector.is_busy());
-  const Finding finding = job.confirm(pending);  // asks again by itself
+  const Finding finding = job.confirm(pending);  // inquires a second time by itself
   ASSERT_TRUE(finding);
   EXPECT_THAT(finding->keys, ElementsAre(kA, kB));
   EXPECT_EQ(finding->error.code, ErrorCode::kMismatch);
@@ -128,7 +128,7 @@ TEST(StallInspector, FindsTwoRanksThatWaitForEachOtherInTwoInquiries) {
             "'b': all_reduce; every thread that uses Kolo on these ranks is waiting");
   EXPECT_FALSE(job.inspector.is_busy());
 
-  // Reports that cross the rejection repeat the finding, which is not reported twice.
+  // Reports that cross the rejection repeat the finding, which is reported only once.
   job.inspector.stalled(kA);
   EXPECT_FALSE(job.inquire(pending));
   EXPECT_FALSE(job.inspector.is_busy());
@@ -144,8 +144,8 @@ TEST(StallInspector, ASecondInquiryThatComesEarlyConfirmsNothing) {
   EXPECT_TRUE(job.confirm(stuck));
 }
 
-// 0 waits for a, which 1 lacks; 1 for b, which 2 lacks; 2 for c, which 0 lacks. No two ranks wait
-// for each other.
+// Rank 0 waits for a, which rank 1 lacks; rank 1 waits for b, which rank 2 lacks; rank 2 waits for
+// c, which rank 0 lacks. No two ranks wait for each other.
 TEST(StallInspector, FindsADeadlockThroughAChain) {
   Inspection job(3);
   const std::vector<Pending> pending = {{waits(kA, "'a'"), submitted(kB)},
@@ -178,18 +178,18 @@ TEST(StallInspector, ABusyRankBreaksEveryDeadlockHoweverOftenItIsAsked) {
   Inspection job(3);
   const std::vector<Pending> chain = {{waits(kA, "'a'"), submitted(kB)},
                                       {waits(kB, "'b'"), submitted(kC)},
-                                      {submitted(kC), submitted(kA)}};  // 2 computes
+                                      {submitted(kC), submitted(kA)}};  // rank 2 computes
   const std::vector<Pending> two_wait_for_one = {{waits(kA, "'a'")}, {waits(kA, "'a'")}, {}};
   for (int i = 0; i < 5; ++i) {
     for (const auto& pending : {chain, two_wait_for_one}) {
       job.inspector.stalled(kA);
       EXPECT_FALSE(job.inquire(pending));
-      EXPECT_FALSE(job.inspector.is_busy());  // nothing is suspected, so nothing follows
+      EXPECT_FALSE(job.inspector.is_busy());  // without a suspicion there is no second inquiry
     }
   }
 }
 
-// Rank 1 has a thread that may still submit a: no error, but all ranks are told of the waits.
+// A thread of rank 1 may still submit a, so this is no error, but all ranks are told of the waits.
 TEST(StallInspector, RanksThatWaitForEachOtherWhileAThreadRunsAreAStall) {
   Inspection job(3);
   const std::vector<Pending> pending = {{waits(kA, "'a'\nsecond line")},
@@ -235,7 +235,7 @@ TEST(StallInspector, ASetOfRanksIsStuckWhileAnotherRankRuns) {
   EXPECT_TRUE(job.confirm(stuck));
 }
 
-// Two threads per rank: one of rank 0's waits can end, so the rank may proceed.
+// Each rank has two threads. One of rank 0's waits can end, so rank 0 may proceed.
 TEST(StallInspector, ARankIsStuckOnlyIfAllItsWaitsAre) {
   Inspection job(2);
   for (int i = 0; i < 3; ++i, job.now += kStallLimits.confirm_after) {
@@ -264,7 +264,7 @@ TEST(StallInspector, OneNameWithTwoSignaturesIsAnErrorWhateverThreadsDo) {
             "ranks disagree: rank 0 submits 'x': float32 [10]; rank 1 submits 'x': float32 [20]");
 }
 
-// Rank 1 is one use ahead: it has completed the use that rank 0 still has pending.
+// Rank 1 is one use ahead: it has completed the use that is still pending on rank 0.
 TEST(StallInspector, ARankThatIsAheadDoesNotDisagree) {
   constexpr ProposalKey kKnown{bucket_hash(3), 7};
   Inspection job(2);
@@ -395,7 +395,7 @@ TEST(StallInspector, AConflictIsAskedBeforeComplaintsWhichOneInquiryAnswers) {
   const auto first = inspector.next_query({});
   ASSERT_TRUE(first);
   EXPECT_EQ(first->key, kC);
-  EXPECT_FALSE(inspector.next_query({}));  // one inquiry at a time
+  EXPECT_FALSE(inspector.next_query({}));  // only one inquiry at a time
   inspector.report(aggregated({{}}), TimePoint{});
   const auto second = inspector.next_query({});
   ASSERT_TRUE(second);
@@ -423,7 +423,7 @@ TEST(StallInspector, NumbersItsInquiriesAndTakesOneReportToEach) {
   EXPECT_THAT(finding->error.what, StartsWith("ranks disagree: rank 0 submits x"));
 }
 
-// Ranks and proposals omitted from a bounded report are unknown: they count as lacking nothing.
+// Ranks and proposals that a bounded report omits are unknown, and count as lacking nothing.
 TEST(StallInspector, WhatAReportLeavesOutIsNotMissing) {
   Inspection job(3);
   const auto ask_for_a_minute = [&](const AggregatedReport& report) {

@@ -144,8 +144,8 @@ TEST(ActivitySnapshot, StaysWhenTheBucketGetsAnotherText) {
   EXPECT_EQ(note.at(TimePoint{}).text, "completed 'x'");
 }
 
-/// Times of the tables that an inspector of two ranks logs within an hour, when rank 0 waits for
-/// two tensors, from the start and after 40 s, that rank 1 never submits.
+/// Returns the times in seconds at which the inspector of two ranks logs a table within an hour.
+/// Rank 0 waits for two tensors, from the start and from 40 s on, that rank 1 never submits.
 std::vector<int> table_seconds(Duration warn_after) {
   StallInspector inspector(2, {.confirm_after = seconds(1), .warn_after = warn_after});
   std::vector<int> times;
@@ -171,8 +171,8 @@ std::vector<int> table_seconds(Duration warn_after) {
   return times;
 }
 
-/// An inquiry of three ranks, of which rank 1 is mute, begun and answered at these seconds. Rank 0
-/// waits for 'a', which rank 2 may or may not have submitted.
+/// Makes an inquiry of three ranks, begun and answered at these seconds. Rank 1 does not answer.
+/// Rank 0 waits for 'a', which rank 2 has or has not submitted.
 std::optional<StallInspector::Finding> ask_beside_a_mute_rank(StallInspector& inspector, int begun,
                                                               int answered, bool has_submitted) {
   const ProposalKey a{1, 0};
@@ -187,8 +187,8 @@ std::optional<StallInspector::Finding> ask_beside_a_mute_rank(StallInspector& in
       TimePoint{} + seconds(answered));
 }
 
-// No rank is known to lack the tensor, so waiting for a mute rank is no stall: the rank is lost, or
-// its watchdog ends the job.
+// A wait for a rank that does not answer is no stall, because no rank is known to lack the tensor.
+// That rank is lost, or its watchdog ends the job.
 TEST(StallInspector, LogsATableAtOnceWhenARankIsMute) {
   StallInspector inspector(
       3, {.confirm_after = seconds(1), .warn_after = seconds(60), .stall_after = seconds(90)});
@@ -207,8 +207,8 @@ TEST(StallInspector, LogsATableAtOnceWhenARankIsMute) {
   EXPECT_THAT(times, testing::ElementsAre(5, 9, 17, 33, 65, 129));
 }
 
-// Both reports describe the time of their inquiry: however long a mute rank has been silent, a busy
-// rank has the whole limit.
+// Both reports describe the time of their inquiry. However long rank 1 does not answer, a busy rank
+// has the whole limit.
 TEST(StallInspector, AMuteRankMakesNoOtherRankLate) {
   StallInspector inspector(3, {.confirm_after = seconds(1), .stall_after = seconds(7)});
   EXPECT_FALSE(ask_beside_a_mute_rank(inspector, 1, 9, false));

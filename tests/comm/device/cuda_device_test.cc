@@ -11,7 +11,7 @@ namespace {
 
 class CudaUnderTest final : public DeviceUnderTest {
  public:
-  /// Streams use the test's memory until they are idle.
+  /// Waits for all streams, because they use memory of the test.
   ~CudaUnderTest() override { cudaDeviceSynchronize(); }
 
   Device& device() override { return device_; }
@@ -25,7 +25,7 @@ class CudaUnderTest final : public DeviceUnderTest {
                                     const_cast<std::atomic<bool>*>(&released)),
                  "cudaLaunchHostFunc");
   }
-  bool counts_heap() const override { return false; }  // CUDA's own heap use is ignored
+  bool counts_heap() const override { return false; }  // allocations inside CUDA do not count
 
  private:
   CudaDevice device_{0};
@@ -96,7 +96,7 @@ TEST_F(CudaDeviceTest, AnEventThatIsNotReadyLeavesNoError) {
 
 TEST_F(CudaDeviceTest, AStreamThatEndsFinishesItsWork) {
   CudaUnderTest under_test;
-  // Copies to device memory, because CUDA makes the host wait for copies from host to host memory.
+  // Copies to device memory, because copies between host buffers block the caller in CUDA.
   const DeviceMemory source = under_test.device().allocate(64, MemoryKind::kPinned);
   const DeviceMemory middle = under_test.device().allocate(64, MemoryKind::kDevice);
   const DeviceMemory target = under_test.device().allocate(64, MemoryKind::kPinned);

@@ -28,9 +28,9 @@ inline std::string group_case_name(const testing::TestParamInfo<GroupCase>& info
 
 inline constexpr std::chrono::seconds kAbortWithin{20};
 
-/// Requirements for every DeviceCommunicator. A binary that includes this header and the one of the
-/// collectives in parts, each once, and instantiates `DeviceCommunicatorConformance` inherits the
-/// suite.
+/// The requirements for every DeviceCommunicator. To inherit the suite, a binary includes this
+/// header and `device_communicator_parts_conformance.h` once each, and instantiates
+/// `DeviceCommunicatorConformance`.
 class DeviceCommunicatorConformance : public testing::TestWithParam<GroupCase> {
  protected:
   static constexpr std::size_t kMostCount = 1023;  // of one part
@@ -52,8 +52,8 @@ class DeviceCommunicatorConformance : public testing::TestWithParam<GroupCase> {
     job_->run_phase(start, [this](int rank) { return desk(rank).finished->done(); });
   }
 
-  /// Element `i` of a rank: small numbers, whose sums and products are exact in every dtype, and
-  /// whose sums are multiples of the group's size where necessary.
+  /// Returns element `i` of a rank: a small number, so that sums and products are exact in every
+  /// dtype. For averages it is a multiple of the group's size.
   double value(int rank, std::size_t i, ReduceOp op) const {
     const double small = static_cast<double>((i * 5 + static_cast<std::size_t>(rank) * 3) % 4);
     return op == ReduceOp::kAverage ? small * size() : small;
@@ -64,7 +64,7 @@ class DeviceCommunicatorConformance : public testing::TestWithParam<GroupCase> {
     return all;
   }
 
-  /// Elements [first, first + count) of all ranks' values, combined.
+  /// Returns elements [first, first + count) of all ranks' values, combined by `op`.
   std::vector<double> combined(std::size_t first, std::size_t count, ReduceOp op) const {
     std::vector<double> result(count);
     for (std::size_t i = 0; i < count; ++i) {
@@ -118,7 +118,8 @@ class DeviceCommunicatorConformance : public testing::TestWithParam<GroupCase> {
     }
   }
 
-  /// Elements of each rank's part: increasing by rank, empty for some ranks, everything for one.
+  /// Returns lists of part counts by rank: all different, empty on every second rank, all on the
+  /// last rank, and all empty.
   std::vector<std::vector<std::size_t>> uneven_counts() const {
     const auto n = static_cast<std::size_t>(size());
     std::vector<std::size_t> growing, some(n), one(n);
@@ -138,7 +139,7 @@ class DeviceCommunicatorConformance : public testing::TestWithParam<GroupCase> {
   }
 
   std::unique_ptr<GroupJob> job_;
-  std::map<int, GroupDesk> desks_;  ///< By rank; destroyed before the groups.
+  std::map<int, GroupDesk> desks_;  ///< By rank. Destroyed before the groups.
 };
 
 TEST_P(DeviceCommunicatorConformance, EachRankKnowsItsPlace) {
@@ -175,7 +176,7 @@ TEST_P(DeviceCommunicatorConformance, AReduceScatterGivesEachRankItsPart) {
 TEST_P(DeviceCommunicatorConformance, AnAllGatherGivesEveryRankAllParts) {
   const auto n = static_cast<std::size_t>(size());
   for_all_collectives([&](DType dtype, ReduceOp op, std::size_t count, bool in_place) {
-    if (op != ReduceOp::kSum) return;  // it combines nothing
+    if (op != ReduceOp::kSum) return;  // an all-gather combines nothing
     const std::size_t part_bytes = count * size_of(dtype);
     run_phase([&](int rank) {
       GroupDesk& mine = desk(rank);
@@ -243,7 +244,7 @@ TEST_P(DeviceCommunicatorConformance, SumsThatMustBeRoundedHaveTheSameBytesOnAll
 }
 
 TEST_P(DeviceCommunicatorConformance, CollectivesOfTwoBuffersOverlapOnStreamsThatEventsOrder) {
-  // Per buffer: upload, reduce-scatter, all-gather, download; each kind has its own stream.
+  // A buffer's upload, reduce-scatter, all-gather and download run on separate streams.
   struct Lines {
     std::unique_ptr<Stream> up, scatter, gather, down;
     std::vector<std::unique_ptr<Event>> events;
@@ -275,7 +276,7 @@ TEST_P(DeviceCommunicatorConformance, CollectivesOfTwoBuffersOverlapOnStreamsTha
       Event& scattered = *mine.events[4 * round + 1];
       Event& gathered = *mine.events[4 * round + 2];
       Event& downloaded = *mine.events[4 * round + 3];
-      if (round >= 2) mine.up->wait(*mine.events[4 * (round - 2) + 3]);  // the buffer is free
+      if (round >= 2) mine.up->wait(*mine.events[4 * (round - 2) + 3]);  // until the buffer is free
       GroupDesk::copy(*mine.up, buffer, desk_of_rank.given, n * part_bytes);
       mine.up->record(uploaded);
       mine.scatter->wait(uploaded);
@@ -320,7 +321,7 @@ TEST_P(DeviceCommunicatorConformance, AnAbortReleasesStreamsThatWaitForAPeer) {
     EXPECT_TRUE(group(rank).abort(kAbortWithin)) << "rank " << rank;
     EXPECT_TRUE(group(rank).abort(kAbortWithin)) << "once more changes nothing";
   });
-  run_phase([&](int rank) {  // calls do nothing now
+  run_phase([&](int rank) {  // calls have no effect after an abort
     GroupDesk& mine = desk(rank);
     group(rank).all_reduce(*mine.stream, mine.source.data(), mine.source.data(), 100,
                            DType::kFloat32, ReduceOp::kSum);

@@ -118,7 +118,7 @@ TEST_P(DeviceCommunicatorConformance, TensorsOfOneLaunchKeepApart) {
 TEST_P(DeviceCommunicatorConformance, AnExchangeGivesEachRankWhatTheOthersHaveForIt) {
   const auto n = static_cast<std::size_t>(size());
   constexpr std::size_t kTensors = 2;
-  // From rank s to rank r, also to itself. Some counts are zero.
+  // Returns the elements that rank `from` sends to rank `to`, which may be the same. Some are zero.
   const auto count = [](std::size_t tensor, std::size_t from, std::size_t to) {
     return (from * 5 + to * 3 + tensor) % 7 * 5;
   };

@@ -9,7 +9,7 @@
 namespace kolo::test {
 namespace {
 
-/// The text of the configuration error when opening the device; empty if it opens.
+/// Returns the text of the configuration error on opening the device; empty if it opens.
 std::string refusal_of(const std::string& name) {
   try {
     open_device(name, 0);

@@ -12,7 +12,7 @@
 
 namespace kolo::test {
 
-/// A group of ranks, of which this process runs some or all.
+/// A group of ranks under test. This process runs some or all of the ranks.
 class GroupJob {
  public:
   using OfRank = std::function<void(int rank)>;
@@ -20,36 +20,36 @@ class GroupJob {
   virtual ~GroupJob() = default;
 
   virtual int size() const = 0;
-  /// The ranks that this process runs.
+  /// Returns the ranks that this process runs.
   virtual std::vector<int> ranks() const = 0;
   virtual Device& device(int rank) = 0;
-  /// The rank's group; a test may take it away.
+  /// Returns the group of `rank`. A test may move it away or destroy it.
   virtual std::unique_ptr<DeviceCommunicator>& group(int rank) = 0;
 
-  /// Calls `start` once for each rank, then runs streams until `done` holds for each. On return it
-  /// holds for all ranks, including those of other processes.
+  /// Calls `start` once for each rank, then runs streams until `done` returns true for all ranks,
+  /// including the ranks of other processes.
   virtual void run_phase(const OfRank& start, const std::function<bool(int rank)>& done) = 0;
 
-  /// Called if the test ends or aborts the groups, so that other tests do not reuse them.
+  /// A test that ends or aborts the groups calls this, so that later tests do not reuse them.
   virtual void use_up() {}
 
-  /// Whether a collective takes milliseconds, as when ranks take turns on one device: then tests
-  /// use only a few dtypes and operations.
+  /// Returns whether a collective takes milliseconds, for example because ranks share one device.
+  /// Tests then use only a few dtypes and operations.
   virtual bool is_slow() const { return false; }
 
-  /// The texts of all ranks of the group, by rank; `mine` is called for the ranks of this process.
+  /// Returns a text of each rank of the group, by rank. Calls `mine` for the ranks of this process.
   virtual std::vector<std::string> exchange(const std::function<std::string(int rank)>& mine) = 0;
 };
 
-/// One line of the suite.
+/// One implementation under test.
 struct GroupCase {
   std::string name;
   std::function<std::unique_ptr<GroupJob>()> make;
-  /// The reason why such a job is impossible here; empty if it is possible.
+  /// Returns the reason why such a job is impossible here, or an empty string.
   std::function<std::string()> why_unavailable = [] { return std::string(); };
 };
 
-/// Values as `dtype` in memory that the processor can write and read.
+/// Converts values to or from `dtype` in memory that the processor can access.
 inline void write_values(const DeviceMemory& memory, DType dtype,
                          const std::vector<double>& values) {
   convert(dtype, memory.data(), DType::kFloat64, values.data(), values.size(), 1.0);
@@ -61,7 +61,7 @@ inline std::vector<double> read_values(const DeviceMemory& memory, DType dtype, 
   return values;
 }
 
-/// Resources of one rank for collectives: memory for `capacity` bytes each way, and a stream.
+/// One rank's resources for collectives: a stream, and `capacity` bytes for each direction.
 struct GroupDesk {
   GroupDesk(Device& device, DeviceCommunicator& group, std::size_t capacity)
       : given(device.allocate(capacity, MemoryKind::kPinned)),
@@ -71,9 +71,9 @@ struct GroupDesk {
         stream(device.make_stream()),
         finished(device.make_event()) {}
 
-  /// Enqueues the copy of `given` to device memory.
+  /// Enqueues a copy of `given` to device memory.
   void upload(const DeviceMemory& to, std::size_t bytes) { copy(*stream, to, given, bytes); }
-  /// Enqueues the copy of device memory to `taken`, then records `finished`.
+  /// Enqueues a copy of device memory to `taken`, then records `finished`.
   void download(const DeviceMemory& from, std::size_t offset, std::size_t bytes) {
     copy(*stream, taken, from, bytes, offset);
     stream->record(*finished);
@@ -85,7 +85,7 @@ struct GroupDesk {
             {from.data() + from_offset, bytes, DType::kUInt8, from.kind()});
   }
 
-  DeviceMemory given, taken;    ///< Pinned memory.
+  DeviceMemory given, taken;    ///< Pinned memory, copied to and from device memory.
   DeviceMemory source, target;  ///< Device memory.
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Event> finished;

@@ -30,7 +30,7 @@ std::vector<GroupCase> seeded_cases() {
 INSTANTIATE_TEST_SUITE_P(Seeded, DeviceCommunicatorConformance, testing::ValuesIn(seeded_cases()),
                          group_case_name);
 
-/// A memory and a stream for each of `size` ranks.
+/// Memory and a stream for each of `size` ranks.
 struct Ranks {
   Ranks(int size, std::uint64_t seed) : job(size, seed) {
     for (int rank = 0; rank < size; ++rank) {
@@ -119,7 +119,7 @@ TEST(HostCommunicator, ErrorsNameMembersByTheRanksThatTheHubWasGiven) {
   SeededHostDevice device(1);
   HostCommunicatorHub hub({4, 6});
   const auto first = hub.group(0, device);
-  hub.group(1, device).reset();  // not finalized, so it aborts
+  hub.group(1, device).reset();  // aborts, because it was not finalized
   ASSERT_TRUE(first->async_error());
   EXPECT_EQ(first->async_error()->rank, 4);
   EXPECT_EQ(first->async_error()->peer, 6);
@@ -143,8 +143,7 @@ TEST(HostCommunicator, ARanksCollectivesRunInTheOrderOfItsCallsOnAnyStreams) {
     }
     while (ranks.job.step()) {
       for (std::size_t rank = 0; rank < 2; ++rank) {
-        // The last rank to arrive at the first call has passed it before any rank passes the
-        // second.
+        // No rank may complete the second call before the last rank has made the first one.
         EXPECT_TRUE(!events[rank]->done() || ranks.desks[0].finished->done() ||
                     ranks.desks[1].finished->done());
       }

@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, DeviceCommunicatorConformance,
                          testing::ValuesIn(threaded_cases()), group_case_name);
 
 TEST(HostDevice, StreamsRunBesideTheirCallerAndEachOther) {
-  // Each stream proceeds only while the other runs, and neither can while the caller only waits.
+  // Each stream proceeds only if the other one does, even while the caller only waits.
   std::atomic<int> turn{0};  // outlives the streams, which may read it once more
   HostDevice device;
   const auto first = device.make_stream(), second = device.make_stream();

@@ -1,6 +1,6 @@
 #pragma once
 
-// Tests of devices in host memory beyond the suite. Include once per binary.
+// Tests of host devices beyond the conformance suite. A binary includes them once.
 
 #include <algorithm>
 #include <atomic>
@@ -18,7 +18,7 @@
 
 namespace kolo::test {
 
-/// Common base of the devices in host memory.
+/// The common base of the devices in host memory.
 class HostUnderTest : public DeviceUnderTest {
  public:
   NativeStream as_callers(Stream& stream) final { return {&as_host(stream)}; }
@@ -56,7 +56,7 @@ inline DeviceCase seeded_case(std::uint64_t seed) {
 
 class HostDeviceFamily : public DeviceConformance {
  protected:
-  /// The text of the KoloError thrown when the event is queried.
+  /// Returns the text of the KoloError that is thrown when the event is queried.
   std::string failure_of(const Event& event) {
     try {
       wait_for(event);

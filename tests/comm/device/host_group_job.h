@@ -18,10 +18,10 @@
 
 namespace kolo::test {
 
-/// All ranks of a host group. A test must destroy its streams before the job.
+/// A job that runs all ranks of a host group. A test must destroy its streams before the job.
 class HostGroupJob : public GroupJob {
  public:
-  /// Lets a test wrap each rank's group.
+  /// Wraps each rank's group for a test.
   using Wrap =
       std::function<std::unique_ptr<DeviceCommunicator>(std::unique_ptr<DeviceCommunicator>)>;
 
@@ -55,7 +55,7 @@ class HostGroupJob : public GroupJob {
   std::vector<std::unique_ptr<DeviceCommunicator>> groups_;
 };
 
-/// Each rank and stream has its own thread.
+/// A job in which each rank and each stream has a thread.
 class ThreadedGroupJob final : public HostGroupJob {
  public:
   explicit ThreadedGroupJob(int size, const Wrap& wrap = {}) : HostGroupJob(size) {
@@ -78,7 +78,7 @@ class ThreadedGroupJob final : public HostGroupJob {
   std::vector<std::unique_ptr<HostDevice>> devices_;
 };
 
-/// All ranks and streams in one thread, in a seeded order.
+/// A job that runs all ranks and streams in one thread, in a seeded order.
 class SeededGroupJob final : public HostGroupJob {
  public:
   SeededGroupJob(int size, std::uint64_t seed, const Wrap& wrap = {})
@@ -97,7 +97,7 @@ class SeededGroupJob final : public HostGroupJob {
     }
     const auto all_done = [&] {
       bool all = true;
-      for (const int rank : order) all &= done(rank);  // all ranks get their turn
+      for (const int rank : order) all &= done(rank);  // calls `done` for all ranks
       return all;
     };
     int idle = 0;
@@ -109,13 +109,13 @@ class SeededGroupJob final : public HostGroupJob {
     }
   }
 
-  /// Completes one operation of a stream; returns false if none can complete.
+  /// Completes one operation of a stream. Returns false if no operation can complete.
   bool step() { return device_.step(); }
   /// Runs streams until no operation can complete.
   void settle() { device_.settle(); }
 
  private:
-  static constexpr int kMostIdleRounds = 1000;  // some operations wait for several polls
+  static constexpr int kMostIdleRounds = 1000;  // some operations take several polls
 
   const std::uint64_t seed_;
   std::mt19937_64 generator_;

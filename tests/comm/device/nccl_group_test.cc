@@ -1,5 +1,5 @@
-// Run as a single rank, or as several under a launcher (mpirun -np 4 nccl_group_test). An even
-// number of ranks from 4 on forms two nodes, otherwise one.
+// Runs as a single rank, or as several under a launcher (mpirun -np 4 nccl_group_test). An even
+// number of at least 4 ranks forms two nodes, any other number one.
 
 #include <algorithm>
 #include <chrono>
@@ -32,16 +32,16 @@ std::string why_unavailable() {
 
 struct Rank;
 
-/// The job that this process was started in, joined when a test first asks for it.
+/// The job in which this process was started. It is joined when a test first needs it.
 class Launched final : public testing::Environment {
  public:
   Rendezvous& rendezvous() {
     if (!rendezvous_) rendezvous_ = rendezvous_from_environment(kLongestWait);
     return *rendezvous_;
   }
-  /// The rank of the previous test, unless it is used up: connecting takes a second.
+  /// Returns the rank of the previous test, or a new one if it is used up. Connecting takes 1 s.
   std::shared_ptr<Rank> rank();
-  /// The current test is the last one to use this rank.
+  /// The last test that uses this rank calls this.
   void use_up_rank() { rank_.reset(); }
 
   void TearDown() override {
@@ -72,7 +72,7 @@ struct Rank {
     return all;
   }
 
-  /// Calls `poll` until it holds on this rank, then until it has held on all ranks.
+  /// Calls `poll` until it returns true on this rank, then until it has returned true on all ranks.
   void wait_for(const std::function<bool()>& poll) {
     const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
     while (!poll()) {
@@ -111,7 +111,7 @@ class NcclGroupJob final : public GroupJob {
   }
   Device& device(int) override { return *mine_->device; }
   void use_up() override { launched->use_up_rank(); }
-  bool is_slow() const override { return mine_->size > 1; }  // they may share one GPU
+  bool is_slow() const override { return mine_->size > 1; }  // several ranks may share one GPU
   std::unique_ptr<DeviceCommunicator>& group(int) override {
     return which_ == Which::kNode ? mine_->groups.node : mine_->groups.world;
   }
@@ -152,7 +152,7 @@ class NcclDeviceCommunicators : public testing::Test {
     mine_ = launched->rank();
   }
 
-  /// A buffer of ones on the device, written after earlier work on `stream`.
+  /// Returns a buffer of ones on the device, written after earlier work on `stream`.
   DeviceMemory ones(Stream& stream, std::size_t count) {
     given_ = mine_->device->allocate(count * sizeof(float), MemoryKind::kPinned);
     write_values(given_, DType::kFloat32, std::vector<double>(count, 1.0));
@@ -185,7 +185,7 @@ TEST_F(NcclDeviceCommunicators, BothTakeTurnsOnOneStreamAndEndInOrder) {
   GroupDesk::copy(*stream, taken, data, kCount * sizeof(float));
   stream->record(*finished);
   mine_->wait_for([&] { return finished->done(); });
-  // Each rank contributes its node's size to the sum over the world.
+  // In the sum over the world, each rank contributes the size of its node.
   double expected = 0;
   for (int rank = 0; rank < mine_->size; ++rank) expected += mine_->grid.local_size(rank);
   EXPECT_EQ(read_values(taken, DType::kFloat32, kCount), std::vector<double>(kCount, expected));
@@ -241,7 +241,7 @@ TEST_F(NcclDeviceCommunicators, AbortsReleaseAStreamThatWaitsForAPeerWhoLeft) {
   const DeviceMemory data = ones(*stream, 100);
   mine_->rendezvous.all_gather("");
   if (mine_->rank == mine_->size - 1) {
-    mine_->groups.world.reset();  // its destructor aborts
+    mine_->groups.world.reset();  // the destructor aborts
     mine_->groups.node.reset();
     mine_->wait_for([] { return true; });
     return;
@@ -250,7 +250,7 @@ TEST_F(NcclDeviceCommunicators, AbortsReleaseAStreamThatWaitsForAPeerWhoLeft) {
                                   ReduceOp::kSum);
   stream->record(*finished);
   for (DeviceCommunicator* group : {mine_->groups.node.get(), mine_->groups.world.get()}) {
-    group->abort(std::chrono::milliseconds(0));  // begin both before waiting for one
+    group->abort(std::chrono::milliseconds(0));  // both aborts begin before one is awaited
   }
   EXPECT_TRUE(mine_->groups.world->abort(kAbortWithin));
   EXPECT_TRUE(mine_->groups.node->abort(kAbortWithin));

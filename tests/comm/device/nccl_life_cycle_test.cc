@@ -1,4 +1,4 @@
-// NcclDeviceCommunicator with a library that is in progress, stuck or failed: against a fake one.
+// Tests NcclDeviceCommunicator with a fake library whose calls are in progress, stuck or failed.
 
 #include <cstring>
 #include <memory>
@@ -21,8 +21,8 @@ using std::chrono::milliseconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr milliseconds kSoon{20};      // a deadline that is meant to pass
-constexpr milliseconds kLate{30'000};  // a deadline that is not
+constexpr milliseconds kSoon{20};      // a deadline that should pass
+constexpr milliseconds kLate{30'000};  // a deadline that should not pass
 
 class NcclLifeCycle : public testing::Test {
  protected:
@@ -237,7 +237,7 @@ TEST_F(NcclLifeCycle, AnAbortThatPassesItsDeadlineIsLeftBehindAndMayEndLater) {
   EXPECT_FALSE(node->abort(milliseconds(1)));
   all_reduce(*node);
   EXPECT_EQ(node->finalize(), CommunicatorState::kAborted);
-  wait_until_called("abort", 2);  // neither waits for the other
+  wait_until_called("abort", 2);  // neither abort waits for the other
   fake_nccl().open_gate();
   EXPECT_TRUE(node->abort(kLate));
   EXPECT_TRUE(world->abort(kLate));

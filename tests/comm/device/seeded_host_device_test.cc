@@ -16,7 +16,7 @@ INSTANTIATE_TEST_SUITE_P(Seeded, HostDeviceFamily,
                          testing::Values(seeded_case(1), seeded_case(2), seeded_case(3)),
                          device_case_name);
 
-/// The order in which three operations of each of two streams ran: "aabbab".
+/// Returns the order in which three operations of each of two streams ran, such as "aabbab".
 std::string order_with(std::uint64_t seed) {
   SeededHostDevice device(seed);
   std::string order;
@@ -77,7 +77,7 @@ TEST(SeededHostDevice, AnOperationMayEnqueueAnother) {
 
 enum class Consumer { kWaits, kForgetsToWait };
 
-/// A producer fills fresh memory and a consumer on another stream reads it, next to a polling rank.
+/// A producer fills new memory and a consumer on another stream reads it, beside a rank that polls.
 /// Returns whether the consumer read the produced values.
 bool consumes_what_was_produced(std::uint64_t seed, Consumer consumer) {
   SeededHostDevice device(seed);
@@ -113,7 +113,7 @@ TEST(SeededHostDevice, AForgottenStreamWaitIsCaught) {
     EXPECT_TRUE(consumes_what_was_produced(seed, Consumer::kWaits)) << "seed " << seed;
     if (!consumes_what_was_produced(seed, Consumer::kForgetsToWait)) ++caught;
   }
-  // The consumer comes first under about every second seed: never would be as wrong as always.
+  // Under about half of the seeds the consumer runs first. Never would be as wrong as always.
   EXPECT_GT(caught, 10);
   EXPECT_LT(caught, 90);
 }

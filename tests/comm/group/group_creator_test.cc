@@ -1,4 +1,4 @@
-// Members create groups in any order, and all learn when they cannot.
+// Ranks create groups in any order, and all learn the reason if a group cannot be created.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using std::chrono::seconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// Creators that exchange bytes over channels which keep the order of each pair.
+/// Group creators that exchange bytes. The bytes of each pair of ranks keep their order.
 class Creators {
  public:
   explicit Creators(int ranks, GroupCreator::Patience patience = {}) : results_(index(ranks)) {
@@ -39,7 +39,7 @@ class Creators {
       });
     }
   }
-  /// Delivers everything, each time from a random pair.
+  /// Delivers all bytes in flight, each time from a random pair.
   void deliver(std::mt19937_64& generator) {
     for (;;) {
       for (std::size_t rank = 0; rank < creators_.size(); ++rank) {
@@ -60,7 +60,7 @@ class Creators {
     }
   }
 
-  /// By group: the ranks that have joined, and those that have closed; equal on all ranks.
+  /// The ranks that have joined or closed, by number of the group. Equal on all ranks.
   std::map<ControlDemux::Number, std::set<int>> joined, closed;
 
   bool is_decided(int rank, std::uint64_t id) const { return results_[index(rank)].contains(id); }
@@ -251,7 +251,7 @@ TEST(GroupCreator, GivesTheErrorToThoseThatComeLateAndThenForgetsIt) {
   EXPECT_FALSE(creators.is_waiting());
 }
 
-// For any joined member, and however often the others ask.
+// Any rank may have joined, and the others may ask any number of times.
 TEST(GroupCreator, WaitsForNobodyWhoHasJoined) {
   const std::vector<int> ranks{2, 0, 1};
   for (const int joined : ranks) {
@@ -281,7 +281,7 @@ TEST(GroupCreator, WaitsForNobodyWhoHasJoined) {
   }
 }
 
-// A member whose proposal has come does not count as joined, whatever is reported of it.
+// A rank that has closed is named as closed, although it is also reported as joined.
 TEST(GroupCreator, WaitsForNobodyWhoHasClosed) {
   std::mt19937_64 generator(11);
   Creators creators(3);
@@ -319,7 +319,7 @@ TEST(GroupCreator, AsksWhoHasJoinedInTheGroupThatAnotherIsCreatedFrom) {
   EXPECT_THAT(creators.error(2, waits).to_string(), HasSubstr("rank 0 of the job has joined"));
 }
 
-// They may come from a stranger.
+// Malformed bytes may come from outside the job.
 TEST(GroupCreator, DropsMalformedBytes) {
   std::mt19937_64 generator(6);
   for (int i = 0; i < 2000; ++i) {

@@ -1,4 +1,4 @@
-// A group sees only its own ranks, flags, counters, memory and messages.
+// A group accesses only its own ranks, flags, counters, memory and messages.
 
 #include <gtest/gtest.h>
 
@@ -16,15 +16,15 @@ namespace {
 constexpr TransportLimits kLimits{
     .arena_bytes = 8192, .flags_per_peer = 16, .counters = 8, .buckets = 4};
 
-/// A job of three ranks, two of them on one node, and groups of its ranks 2 and 0 whose places
-/// differ on each rank.
+/// A job of three ranks, two of them on one node. Groups of its ranks 2 and 0 have different
+/// offsets on each rank.
 class GroupTransportTest : public testing::Test {
  protected:
   GroupTransportTest() {
     for (int rank = 0; rank < 3; ++rank) job_.push_back(hub_.transport(rank));
   }
 
-  /// The transports of one group, by rank in it.
+  /// Returns the transports of one group, by rank in the group.
   std::vector<std::unique_ptr<GroupTransport>> make_group(const std::vector<int>& ranks,
                                                           std::uint64_t number) {
     GroupMembers members{.ranks = ranks, .places = {}};
@@ -112,7 +112,7 @@ TEST_F(GroupTransportTest, MessagesOfOneTagInTwoGroupsAndTheJobAreApart) {
       third(8, std::byte{3});
   std::vector<std::byte> got_one(8), got_other(8), got_job(8);
   Completion sends[3], receives[3];
-  // Rank 0 of the job sends to rank 1: in the first group 1 sends to 0, in the other 0 to 1.
+  // Rank 0 of the job sends to rank 1: in the first group rank 1 sends to 0, in the other 0 to 1.
   Tag from_one = from_zero;
   from_one.source = 1;
   one[1]->isend(0, from_one, first, sends[0]);

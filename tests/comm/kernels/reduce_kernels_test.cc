@@ -49,7 +49,7 @@ std::vector<T> values_of(const Bytes& bytes) {
   return values;
 }
 
-// Infinities, NaNs of all kinds, both zeros, subnormals, ties and the edges of overflow, as bits.
+// Returns infinities, all kinds of NaN, both zeros, subnormals, ties and numbers near overflow.
 template <typename T>
 std::vector<T> specials() {
   if constexpr (std::is_same_v<T, float>) {
@@ -93,7 +93,7 @@ std::vector<T> specials() {
   }
 }
 
-// One third special values, one third small numbers, one third arbitrary bits.
+// Returns one third special values, one third small numbers, and one third arbitrary bits.
 template <typename T>
 std::vector<T> random_values(std::mt19937_64& random, std::size_t count) {
   static const std::vector<T> special = specials<T>();
@@ -134,8 +134,9 @@ using Case = std::tuple<DType, ReduceOp>;
 
 class ReduceTest : public testing::TestWithParam<Case> {
  protected:
-  // Reduces `num_sources` arrays of `count`, each starting at an odd element, on all targets, and
-  // compares with the reference, byte for byte; bytes beside the result must not change.
+  // Reduces `num_sources` arrays of `count` elements, each of which starts at an odd element, on
+  // all targets, and compares the bytes with the reference. Bytes beside the result must not
+  // change.
   void expect_reference(std::size_t num_sources, std::size_t count, double scale,
                         Overflow overflow = Overflow::kInfinity) {
     const auto [dtype, op] = GetParam();
@@ -216,7 +217,7 @@ TEST_P(ReduceTest, AllOutputsGetTheBitsOfTheReference) {
           std::vector<void*> outputs;
           for (Bytes& output : fresh) outputs.push_back(output.data() + width);
           expect_all(outputs, sources, Stores::kStreaming);
-          // As many outputs as possible are sources; the others are misaligned, each differently.
+          // As many outputs as possible are sources. Each of the others is misaligned differently.
           std::vector<Bytes> memory = inputs;
           std::vector<const void*> read;
           for (const Bytes& input : memory) read.push_back(input.data());
@@ -302,7 +303,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, ConvertTest,
                                   name(std::get<1>(param_info.param));
                          });
 
-// Lengths around the one from which the processor copies blocks by itself, if it does that fast.
+// Lengths are near the least length for which the processor's block copy is used if it is fast.
 TEST(LongCopies, ChangeNothingBesideThem) {
   std::mt19937_64 random(kSeed);
   const Bytes input = random_bytes(random, DType::kUInt8, 5 * kLeastBlockBytes);
@@ -321,7 +322,7 @@ TEST(LongCopies, ChangeNothingBesideThem) {
   }
 }
 
-// Every alignment of the caller's memory; bytes around the exchanged ones must not change.
+// Tests every alignment of the caller's memory. Other bytes around it must not change.
 TEST(Exchange, AllTargetsGiveTheBytesOfTheReference) {
   for (const std::size_t bytes : {0u, 1u, 63u, 64u, 300u, 4095u, 4096u, 5001u, 40'003u}) {
     for (const std::size_t shift : {0u, 1u, 4u, 32u, 63u}) {

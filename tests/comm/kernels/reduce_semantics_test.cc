@@ -1,4 +1,4 @@
-// The bits that the reference kernels define, by example.
+// Examples of the bits that the reference kernels define.
 
 #include <bit>
 #include <cmath>
@@ -39,7 +39,7 @@ std::vector<To> converted(DType to, DType from, const std::vector<From>& input,
 }
 
 TEST(ReduceSemantics, HalfSumsAreRoundedOnce) {
-  // 2048 + 1 rounds back to 2048 in float16, so that a 16-bit chain would lose both ones.
+  // 2048 + 1 is rounded to 2048 in float16, so a chain of 16-bit sums would lose both ones.
   const Float16 big = to_float16(2048.0f);
   const Float16 one = to_float16(1.0f);
   const auto sum = reduced<Float16>(DType::kFloat16, ReduceOp::kSum, {{big}, {one}, {one}});
@@ -92,7 +92,7 @@ TEST(ReduceSemantics, IntegersWrapAndAveragesAreCutTowardZero) {
               testing::ElementsAre(144, 12));
 }
 
-// 1.0 / n times a sum that is a multiple of n may be just below the quotient.
+// The product of 1.0 / n and a multiple of n may be just below the quotient.
 TEST(ReduceSemantics, AveragesOfIntegersAreTheSumDivided) {
   for (int ranks = 1; ranks <= 300; ++ranks) {
     const std::vector<std::vector<std::int32_t>> equal(static_cast<std::size_t>(ranks),
@@ -100,7 +100,7 @@ TEST(ReduceSemantics, AveragesOfIntegersAreTheSumDivided) {
     EXPECT_EQ(reduced(DType::kInt32, ReduceOp::kAverage, equal, 1.0 / ranks), equal[0])
         << ranks << " ranks";
   }
-  constexpr std::int64_t kOdd = (std::int64_t{1} << 61) + 1;  // no double
+  constexpr std::int64_t kOdd = (std::int64_t{1} << 61) + 1;  // no double has this value
   EXPECT_THAT(reduced<std::int64_t>(DType::kInt64, ReduceOp::kAverage,
                                     {{kOdd, -kOdd, 5, -5}, {kOdd, -kOdd, 2, -2}}, 1.0 / 2),
               testing::ElementsAre(kOdd, -kOdd, 3, -3));
@@ -112,7 +112,7 @@ TEST(ReduceSemantics, AveragesOfIntegersAreTheSumDivided) {
       << "more ranks than the dtype counts";
 }
 
-// Where the sum is exact the average of equal values is that value: 49 * (1.0f / 49) is not 1.
+// If the sum is exact, the average of equal values is their value, although 49 * (1.0f / 49) < 1.
 template <typename T, typename FromFloat>
 void expect_equal_values_stay(DType dtype, FromFloat from_float) {
   for (int ranks = 1; ranks <= 300; ++ranks) {
@@ -130,14 +130,14 @@ TEST(ReduceSemantics, AveragesOfEqualValuesAreThatValue) {
   expect_equal_values_stay<Float16>(DType::kFloat16, [](float value) { return to_float16(value); });
   expect_equal_values_stay<BFloat16>(DType::kBFloat16,
                                      [](float value) { return to_bfloat16(value); });
-  // 9 bits leave as many zero bits as 300 ranks need.
+  // Values of 9 bits have enough zero bits for exact sums over 300 ranks.
   const auto few_bits = [](float value) { return to_float(to_bfloat16(value)); };
   expect_equal_values_stay<float>(DType::kFloat32, few_bits);
   expect_equal_values_stay<double>(DType::kFloat64,
                                    [](float value) { return static_cast<double>(value); });
 }
 
-// So a scaled average is the same whether it is scaled at once or afterwards.
+// Averaging a scaled sum gives the same bits as scaling the average.
 TEST(ReduceSemantics, PowersOfTwoAndAveragesCommute) {
   for (const float sum : {5.3f, 0.7f, 1e10f, 3e-20f}) {
     for (const double after : {0.25, 2.0, 8.0}) {
@@ -222,7 +222,7 @@ TEST(ConvertSemantics, FloatToIntegerTruncatesAndSaturates) {
 }
 
 TEST(ConvertSemantics, WhatIsThereIsNotWritten) {
-  static const float kReadOnly[] = {1, 2, 3};  // writing there ends the process
+  static const float kReadOnly[] = {1, 2, 3};  // a write to it ends the process
   convert(DType::kFloat32, const_cast<float*>(kReadOnly), DType::kFloat32, kReadOnly, 3, 1.0);
   float values[] = {1, 2, 3};
   convert(DType::kFloat32, values, DType::kFloat32, values, 3, 2.0);
@@ -236,14 +236,14 @@ TEST(ConvertSemantics, EqualDTypesCopyEvenSignallingNaNs) {
 }
 
 TEST(ConvertSemantics, DoubleToHalfIsRoundedOnce) {
-  // Just above a tie of float16: rounded to float32 first, it would fall on the tie and then down.
+  // Just above a tie of float16. If rounded to float32 first, it would be the tie and be rounded
+  // down.
   const std::vector<double> above_tie = {1.0 + 0x1p-11 + 0x1p-40};
   const auto half = converted<Float16>(DType::kFloat16, DType::kFloat64, above_tie);
   EXPECT_EQ(half[0].bits, 0x3c01);
 }
 
-// Combined with any number, in either order, the identity element leaves that number's bits
-// unchanged.
+// Combining a number with the identity element, in either order, leaves its bits unchanged.
 TEST(Identity, ChangesNoResultOfAnyOperation) {
   for (const DType dtype : kNumberDTypes) {
     for (const ReduceOp op : kAllReduceOps) {

@@ -30,7 +30,7 @@ std::vector<std::pair<DType, int>> wires() {
   return result;
 }
 
-/// A third arbitrary bits; the rest around the limit of the wire, and around the smallest values.
+/// Returns one third arbitrary bits; the others are near the wire dtype's limit or smallest values.
 std::vector<float> random_values(std::mt19937_64& random, std::size_t count, int exponent) {
   std::uniform_real_distribution<float> near(0.999f, 1.001f);
   std::vector<float> values(count);
@@ -139,7 +139,7 @@ TEST(WireKernelsTest, ExponentsReachAllOfFloat32) {
     const int exponent = value > 1 ? kLeastWireExponent : kMostWireExponent;
     Float16 sent;
     EXPECT_EQ(to_wire(DType::kFloat16, &sent, DType::kFloat32, &value, 1, exponent),
-              value > 1 ? 1u : 0u);  // The last half unit below 2^128.
+              value > 1 ? 1u : 0u);  // the last half unit below 2^128
     float back = 0;
     from_wire(DType::kFloat32, &back, DType::kFloat16, &sent, 1, exponent);
     EXPECT_NEAR(back / value, 1.0f, 0x1p-11f);

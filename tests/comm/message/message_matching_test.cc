@@ -1,5 +1,5 @@
-// Offers and receives in random order, compared with a model that consists of two lists; and the
-// tensors of a message: how an offer lists them, which receives it fits, and their bytes.
+// Compares offers and receives in random order with a model that consists of two lists. Also tests
+// the tensors of a message: how an offer lists them, which receives match it, and their bytes.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ EarlyOffer offer_of(int source, std::uint64_t tag, std::uint64_t number) {
   return {.source = source, .offer = {.tag = tag, .number = number}};
 }
 
-/// As in MPI: lists in the order of the calls, and the first match wins.
+/// Matches as in MPI: the lists are in the order of the calls, and the first match is taken.
 class Model {
  public:
   struct Sent {
@@ -88,7 +88,7 @@ TEST(MessageMatching, GivesWhatTheModelGives) {
     std::mt19937_64 random(seed);
     MessageMatching matching;
     Model model;
-    const std::uint64_t tags = seed % 2 == 0 ? 3 : 500;  // few in steady use, or many used once
+    const std::uint64_t tags = seed % 2 == 0 ? 3 : 500;  // a few tags again and again, or many once
     for (std::uint64_t number = 0; number < 1000; ++number) {
       const std::uint64_t tag = random() % tags;
       const auto rank = static_cast<int>(random() % 4);

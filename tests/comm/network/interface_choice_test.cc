@@ -23,7 +23,7 @@ NetworkInterface loopback() {
   return {.name = "lo", .address = "127.0.0.1", .is_loopback = true, .mbit_per_s = 0};
 }
 
-/// An interface of a node, by its index in the list.
+/// An interface of a node, by its index in the node's list.
 struct Plug {
   int node;
   int interface;
@@ -74,7 +74,7 @@ TEST(InterfaceChoice, TakesTheInterfaceThatReachesTheOthersThoughAnotherIsFaster
                                                card("eth1", "10.0.0.1", 1'000)};
   Machines machines({cards, cards, cards});
   machines.connect_all({{0, 1}, {1, 1}, {2, 1}});
-  machines.connect({0, 0}, {1, 0});  // reaches one of the two
+  machines.connect({0, 0}, {1, 0});  // reaches one of the two nodes
   const InterfaceChoice choice = machines.choose();
   EXPECT_THAT(choice.of_node, ElementsAre(1, 1, 1));
   EXPECT_THAT(choice.problem, IsEmpty());

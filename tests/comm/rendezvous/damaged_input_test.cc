@@ -1,5 +1,5 @@
-// Data that strangers and damaged connections may send, and malformed host lists: each is refused,
-// or read literally.
+// Tests input from outside the job, from damaged connections, and malformed host lists. Each input
+// is refused, or read literally.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ constexpr int kMutations = 50'000;
 
 using Random = std::mt19937_64;
 
-/// A few bytes changed, and sometimes the end cut off.
+/// Changes a few bytes, and sometimes cuts the end off.
 std::string damaged(std::string bytes, Random& random) {
   for (std::size_t left = random() % 4; left > 0 && !bytes.empty(); --left) {
     bytes[random() % bytes.size()] = random() % 4 == 0 ? '\xff' : static_cast<char>(random());
@@ -64,7 +64,7 @@ TEST(DamagedInput, WhatAllGaveIsRefusedOrReadBackAndNeverLongerThanItsBytes) {
     const std::string bytes = damaged(encode_gathered(given), random);
     const test::AllocationCounter allocations;
     const auto read = decode_gathered(bytes, static_cast<int>(given.size()));
-    // The texts, and a list that has doubled up to three times for five of them.
+    // Room for the texts, and for a list of five texts that has doubled up to three times.
     ASSERT_LE(allocations.bytes(), 2 * bytes.size() + 16 * sizeof(std::string)) << "mutation " << i;
     if (!read) continue;
     ++read_back;

@@ -66,7 +66,7 @@ TEST(Launch, PmiNeedsMpiUnlessSomethingElseTells) {
   EXPECT_EQ(detect(with(kTorchrun, "PMI_RANK", "1"), false).kind, Launch::Kind::kTcp);
 }
 
-// As set by MPICH's and Intel's mpiexec.
+// The mpiexec of MPICH and of Intel MPI set these variables.
 TEST(Launch, WithoutMpiPmiTellsThePlaceOfARankAndTheUserWhereToMeet) {
   const Variables pmi = {{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"PMI_FD", "7"}};
   expect_config_error(pmi, "set MASTER_ADDR", false);

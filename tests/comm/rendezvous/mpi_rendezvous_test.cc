@@ -1,4 +1,4 @@
-// Runs under mpirun, one test per launch, because MPI starts only once per process.
+// Runs under mpirun, with one test per launch, because MPI can be started only once per process.
 #include "comm/rendezvous/mpi_rendezvous.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST(MpiRendezvous, LeavesRunningMpiAlone) {
   MPI_Finalize();
 }
 
-// Rank 0 comes alone; the others wait elsewhere until it gives up.
+// Only rank 0 calls; the other ranks wait until it gives up.
 TEST(MpiRendezvous, GivesUpAtItsDeadline) {
   MPI_Init(nullptr, nullptr);
   MpiRendezvous together(kTimeout);

@@ -53,16 +53,16 @@ TEST(PmixRendezvous, ServesAllJobsOfTheProcess) {
   }
 }
 
-/// Returns when the given process of this machine has ended.
+/// Blocks until the given process of this machine has ended.
 void await_end(int process) {
   const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
   pollfd ended{.fd = handle.get(), .events = POLLIN, .revents = 0};
   constexpr int kPatienceMs = 60'000;
-  if (!handle) return;  // it has ended
+  if (!handle) return;  // the process has already ended
   EXPECT_EQ(::poll(&ended, 1, kPatienceMs), 1);
 }
 
-// Rank 0 comes alone, and the others see it end.
+// Only rank 0 calls; the other ranks wait for its end.
 TEST(PmixRendezvous, GivesUpAtItsDeadline) {
   PmixRendezvous together(kTimeout), alone(std::chrono::milliseconds(50));
   const std::string first = together.all_gather(std::to_string(::getpid())).front();

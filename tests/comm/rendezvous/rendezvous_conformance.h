@@ -10,7 +10,7 @@
 
 namespace kolo::testing {
 
-/// Contribution of `rank` in `round`: any bytes, of a length that differs between ranks and rounds.
+/// Returns the bytes that `rank` contributes in `round`. Lengths differ between ranks and rounds.
 inline std::string contribution(int rank, unsigned round, std::size_t most_bytes) {
   constexpr std::size_t kPattern = 251;
   std::mt19937 random(round * 1000U + static_cast<unsigned>(rank));
@@ -23,8 +23,8 @@ inline std::string contribution(int rank, unsigned round, std::size_t most_bytes
   return bytes;
 }
 
-/// Requirements for every rendezvous, tested from one rank; all ranks of the job call it together,
-/// each from its own thread or process.
+/// Tests the requirements for every rendezvous. All ranks of the job call it together, each on a
+/// separate thread or process.
 inline void expect_conforming(Rendezvous& rendezvous, int expected_rank, int expected_size) {
   ASSERT_EQ(rendezvous.rank(), expected_rank);
   ASSERT_EQ(rendezvous.size(), expected_size);
@@ -35,7 +35,7 @@ inline void expect_conforming(Rendezvous& rendezvous, int expected_rank, int exp
         rendezvous.all_gather(contribution(expected_rank, round, most_bytes));
     ASSERT_EQ(all.size(), static_cast<std::size_t>(expected_size));
     for (int rank = 0; rank < expected_size; ++rank) {
-      // Compares without printing megabytes.
+      // EXPECT_EQ would print megabytes.
       ASSERT_TRUE(all[static_cast<std::size_t>(rank)] == contribution(rank, round, most_bytes))
           << "what rank " << rank << " gave in round " << round << ", at rank " << expected_rank;
     }

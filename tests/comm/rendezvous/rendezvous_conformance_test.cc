@@ -1,4 +1,4 @@
-// All rendezvous against the conformance suite, and several texts of all ranks in one round.
+// Runs the conformance suite on all rendezvous, and gathers several texts per rank in one round.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::chrono::seconds kTimeout{60};
 
-/// Makes a function that each rank thread of one job calls for its own endpoint.
+/// Makes a function that returns the endpoint of a rank. Each rank's thread calls it once.
 using MakeJob = std::function<std::function<std::unique_ptr<Rendezvous>(int rank)>(int size)>;
 
 std::function<std::unique_ptr<Rendezvous>(int)> store_job(int size) {

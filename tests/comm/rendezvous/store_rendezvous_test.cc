@@ -19,7 +19,7 @@ using Values = std::map<std::string, std::string>;
 
 constexpr milliseconds kLimit{7'000};
 
-/// For ranks that take turns in one thread: a missing value will not come in time.
+/// A store for ranks that run one after the other in one thread: `get` fails if there is no value.
 class PlainStore final : public KeyValueStore {
  public:
   explicit PlainStore(Values& values) : values_(values) {}
@@ -60,7 +60,7 @@ TEST(StoreRendezvous, KeysTellRoundAndRank) {
   Values values;
   const auto zero = join(values, 0, 2);
   const auto one = join(values, 1, 2);
-  error_of(*one);  // rank 0 has not come yet
+  error_of(*one);  // rank 0 has not called yet
   EXPECT_THAT(zero->all_gather("zero"), ElementsAre("zero", "mine"));
   EXPECT_THAT(values, UnorderedElementsAre(Key("job/0/1"), Key("job/0/all")));
   error_of(*zero);
@@ -77,7 +77,7 @@ TEST(StoreRendezvous, AllRanksLearnWhichAreMissing) {
   Values values;
   const auto zero = join(values, 0, 5);
   const auto two = join(values, 2, 5);
-  error_of(*two);  // leaves its contribution
+  error_of(*two);  // leaves its contribution in the store
   const Error failure = error_of(*zero);
   EXPECT_EQ(failure.code, ErrorCode::kTimeout);
   EXPECT_EQ(failure.what, "rendezvous: nothing from rank 1, 3, 4 within 7000 ms");

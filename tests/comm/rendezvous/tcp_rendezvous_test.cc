@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 constexpr std::chrono::seconds kLong{60};
 constexpr std::chrono::milliseconds kShort{100};
 
-/// A port at which rank 0 listens, and ranks and strangers that connect to it.
+/// A port on which rank 0 listens, and ranks and foreign clients that connect to it.
 class TcpRendezvousTest : public ::testing::Test {
  protected:
   TcpOptions options(int rank, int size) const {
@@ -44,7 +44,7 @@ class TcpRendezvousTest : public ::testing::Test {
                              : make_tcp_rendezvous(options);
   }
 
-  /// Runs one rank in a thread: joins, contributes its rank as a letter, returns the error if any.
+  /// Runs one rank in a thread. It joins and contributes its rank as a letter. Returns its error.
   std::future<std::optional<Error>> run(const TcpOptions& options) {
     return std::async(std::launch::async, [this, options]() -> std::optional<Error> {
       try {
@@ -61,7 +61,7 @@ class TcpRendezvousTest : public ::testing::Test {
     });
   }
 
-  /// A foreign client that connects and sends `bytes`.
+  /// Connects as a foreign client and sends `bytes`.
   TcpConnection stranger(std::string_view bytes) const {
     std::string why;
     TcpConnection connection(connect_to("127.0.0.1", port_, SteadyClock{}.now() + kLong, why),
@@ -75,7 +75,7 @@ class TcpRendezvousTest : public ::testing::Test {
     return {.rank = rank, .size = size, .job_hash = hash_job_id("job")};
   }
 
-  /// Waits until rank 0 has closed or answered.
+  /// Blocks until rank 0 has closed the connection or answered.
   static std::optional<TcpConnection::Frame> answer(TcpConnection& connection) {
     for (;;) {
       if (auto frame = connection.take_frame()) return frame;
@@ -95,11 +95,11 @@ TEST_F(TcpRendezvousTest, StrangersDisturbNobody) {
   constexpr unsigned kSeed = 11;
   std::mt19937 random(kSeed);
   std::vector<TcpConnection> strangers;
-  strangers.push_back(stranger(""));                                       // silent for ever
+  strangers.push_back(stranger(""));                                       // never sends
   strangers.push_back(stranger(encode_hello(hello(1, 3)).substr(0, 20)));  // half a hello
   strangers.push_back(stranger("GET / HTTP/1.1\r\n\r\n"));
   stranger("");                         // connects and closes
-  stranger(encode_hello(hello(2, 3)));  // says hello and closes
+  stranger(encode_hello(hello(2, 3)));  // sends its hello and closes
   for (int i = 0; i < 20; ++i) {
     std::string noise(random() % 300, '\0');
     for (char& byte : noise) byte = static_cast<char>(random() & 0xff);
@@ -135,7 +135,7 @@ TEST_F(TcpRendezvousTest, ImpossibleHellosAreAnsweredAndDisturbNobody) {
   EXPECT_FALSE(second.get());
 }
 
-// Which of them belongs to this job is unknown. Both are told, and so are all others.
+// Rank 0 cannot know which process belongs to this job. It refuses both, and the job ends.
 TEST_F(TcpRendezvousTest, TwoProcessesOfOneRankEndTheLaunch) {
   auto first = run(options(0, 3));
   TcpConnection one = stranger(encode_hello(hello(1, 3)));
@@ -218,13 +218,13 @@ TEST_F(TcpRendezvousTest, OfTooManySilentStrangersTheOldestAreDropped) {
   auto first = run(mine);
   std::vector<TcpConnection> strangers;
   for (int i = 0; i < 200; ++i) strangers.push_back(stranger(""));
-  EXPECT_FALSE(answer(strangers[0]));  // closed
+  EXPECT_FALSE(answer(strangers[0]));  // rank 0 has closed it
   auto second = run(options(1, 2));
   EXPECT_FALSE(first.get());
   EXPECT_FALSE(second.get());
 }
 
-// The job needs the descriptors.
+// The job needs the file descriptors, so only a few silent connections remain.
 TEST_F(TcpRendezvousTest, WhoeverIsSilentWhenAllHaveJoinedIsDroppedButAFew) {
   TcpOptions mine = options(0, 2);
   mine.hello_timeout = kLong;
@@ -238,7 +238,7 @@ TEST_F(TcpRendezvousTest, WhoeverIsSilentWhenAllHaveJoinedIsDroppedButAFew) {
   EXPECT_FALSE(first.get());
 }
 
-/// Lets this process open a limited number of further descriptors.
+/// During its lifetime, this process may open only `more` further descriptors.
 class DescriptorLimit {
  public:
   explicit DescriptorLimit(int more) {
@@ -331,7 +331,7 @@ TEST_F(TcpRendezvousTest, HugeLengthEndsTheRankThatAnnouncedIt) {
   TcpConnection huge = stranger(encode_hello(hello(1, 2)));
   EXPECT_EQ(answer(huge)->kind, TcpFrameKind::kWelcome);
   std::string header = encode_frame(TcpFrameKind::kData, "");
-  header[kFrameHeaderBytes - 2] = '\x7f';  // the length is now near 2^55
+  header[kFrameHeaderBytes - 2] = '\x7f';  // the length is now close to 2^55
   huge.send(header);
   const auto error = first.get();
   ASSERT_TRUE(error);

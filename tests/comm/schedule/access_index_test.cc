@@ -11,7 +11,7 @@
 namespace kolo {
 namespace {
 
-/// As `AccessIndex`, by looking at all of them.
+/// Gives the answers of `AccessIndex` by searching all entries.
 struct PlainAccesses {
   struct Entry {
     StepId step;

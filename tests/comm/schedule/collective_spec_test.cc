@@ -14,7 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 
-/// "offset+count contributors>receivers", part by part.
+/// Returns the parts as texts: "offset+count contributors>receivers".
 std::vector<std::string> texts(const CollectiveSpec& spec) {
   std::vector<std::string> all;
   for (const CollectiveSpec::Part& part : spec.parts()) {
@@ -83,7 +83,7 @@ TEST(CollectiveSpec, IsMutualIfEachRankNeedsAllOthers) {
   EXPECT_FALSE(CollectiveSpec::gather(0, ones).is_mutual());
   EXPECT_FALSE(CollectiveSpec::scatter(0, ones).is_mutual());
   EXPECT_TRUE(CollectiveSpec::gather(0, one).is_mutual());
-  // A rank's own part may be empty, and a pair's in one tensor but not in all.
+  // A rank's part for itself may be empty, and a pair's part may be in only one tensor.
   const CollectiveSpec there = CollectiveSpec::all_to_all(2, std::vector<std::size_t>{0, 1, 0, 0});
   const CollectiveSpec back = CollectiveSpec::all_to_all(2, std::vector<std::size_t>{0, 0, 1, 0});
   EXPECT_FALSE(there.is_mutual());

@@ -19,10 +19,10 @@ using test::Job;
 using test::make_ranks;
 using test::Rank;
 
-/// Runs iterations of all buckets of all ranks, in one thread with helpers, one after the other.
+/// Runs iterations of all buckets of all ranks, one after the other, in one thread with helpers.
 class Iterations {
  public:
-  /// `ranks` outlive it.
+  /// `ranks` must outlive this object.
   Iterations(const std::vector<std::unique_ptr<Rank>>& ranks, std::size_t buckets)
       : ranks_(ranks), buckets_(buckets) {}
 
@@ -48,7 +48,7 @@ class Iterations {
   std::vector<int> awaited_;
 };
 
-// One node: no message is sent, so only the executor's allocations are counted.
+// On one node no message is sent, so only allocations of the executor count.
 class ExecutorMemory : public testing::TestWithParam<Job> {};
 INSTANTIATE_TEST_SUITE_P(Jobs, ExecutorMemory,
                          testing::Values(Job{{2}, "direct"}, Job{{4}, "direct"}, Job{{3}, "flat"}));
@@ -64,7 +64,7 @@ TEST_P(ExecutorMemory, IsNotAllocatedInSteadyState) {
     }
   }
   Iterations iterations(ranks, layouts.size());
-  iterations.run();  // warms up: buffers reach their size
+  iterations.run();  // buffers grow to their final size
   iterations.run();
   const test::AllocationCounter allocations;
   iterations.run();
@@ -77,7 +77,7 @@ TEST_P(ExecutorMemory, IsNotAllocatedInSteadyState) {
   }
 }
 
-/// Buckets whose kernels are cut.
+/// Returns layouts of buckets that are large enough for kernels to be cut.
 std::vector<BucketLayout> large_layouts() {
   std::vector<BucketLayout> layouts;
   for (Placement placement : {Placement::kInPlace, Placement::kStaged, Placement::kUser}) {
@@ -109,7 +109,7 @@ TEST(Executor, GivesTheSameBytesWithHelpers) {
         for (const auto& rank : ranks) {
           const std::vector<std::byte> bytes = rank->result(bucket);
           ASSERT_EQ(bytes.size(), alone[bucket].size());
-          // Compares at once, without printing megabytes.
+          // memcmp does not print megabytes on failure.
           EXPECT_EQ(std::memcmp(bytes.data(), alone[bucket].data(), bytes.size()), 0)
               << "bucket " << bucket;
         }

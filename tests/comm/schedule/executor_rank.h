@@ -23,7 +23,7 @@
 
 namespace kolo::test {
 
-/// Nodes with these numbers of ranks, and the algorithm for their sums.
+/// The number of ranks on each node, and the algorithm of the all-reduces.
 struct Job {
   std::vector<int> nodes;
   std::string algorithm;
@@ -33,8 +33,8 @@ inline std::string text(const Job& job) {
   return test::shape_text(job.nodes) + " " + job.algorithm;
 }
 
-/// Whether the algorithm sums every element in one place in rank order, so that its bits equal the
-/// reference kernel's.
+/// Returns whether the algorithm sums each element in one place and in rank order. Its bits then
+/// equal those of the reference kernel.
 inline bool sums_in_order(const AlgorithmRequest& request) {
   const std::vector<std::string_view> names = request.names_for(CollectiveKind::kAllReduce);
   if (names.empty() || names.front() == kHierarchical) return false;
@@ -42,8 +42,9 @@ inline bool sums_in_order(const AlgorithmRequest& request) {
   return algorithm.flat() != nullptr && algorithm.sums_in_one_place();
 }
 
-/// Contribution of `rank` to element `index`: arbitrary if sums are in order, otherwise 1 or 2, so
-/// that sums and products of a few ranks are exact in every dtype and order.
+/// Returns the contribution of `rank` to element `index`. It is arbitrary if sums are in order.
+/// Otherwise it is 1 or 2, so that sums and products of a few ranks are exact in every dtype and
+/// order.
 inline double contribution(bool in_order, int rank, std::size_t index, std::uint64_t iteration) {
   const std::uint64_t place =
       (static_cast<std::uint64_t>(rank) * 1'000'003 + index) * 8 + iteration;
@@ -52,12 +53,12 @@ inline double contribution(bool in_order, int rank, std::size_t index, std::uint
   return static_cast<double>(place * 0x9e3779b97f4a7c15u >> 40) / (1 << 20) - 8;
 }
 
-/// Number of elements that tests fill and compare at once, since a call per element is slow in
-/// unoptimised builds.
+/// Number of elements that are filled and compared per call. One by one is slow without
+/// optimisation.
 inline constexpr std::size_t kMostAtOnce = 256;
 using SomeElements = std::array<double, kMostAtOnce>;
 
-/// Contribution of `rank` to `count` elements from `begin` on.
+/// Writes the contribution of `rank` to `count` elements from `begin` on.
 inline void contribute(SomeElements& values, bool in_order, int rank, std::size_t begin,
                        std::size_t count, std::uint64_t iteration) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -65,11 +66,11 @@ inline void contribute(SomeElements& values, bool in_order, int rank, std::size_
   }
 }
 
-/// The values of `count` elements of `layout` from `begin` on, combined by the reference kernel.
+/// Returns `count` elements of a bucket from `begin` on, combined by the reference kernel.
 inline SomeElements combined(const BucketLayout& layout, bool in_order, int ranks,
                              std::size_t begin, std::size_t count, std::uint64_t iteration) {
   SomeElements values;
-  std::vector<SomeElements> elements(static_cast<std::size_t>(ranks));  // Room for any dtype.
+  std::vector<SomeElements> elements(static_cast<std::size_t>(ranks));  // room for any dtype
   std::vector<const void*> sources;
   for (int rank = 0; rank < ranks; ++rank) {
     contribute(values, in_order, rank, begin, count, iteration);
@@ -84,8 +85,8 @@ inline SomeElements combined(const BucketLayout& layout, bool in_order, int rank
   return values;
 }
 
-/// The caller's tensors of a bucket, of up to 45 elements each, with a gap of five before the next
-/// one; out of place, equally many tensors for the contributions.
+/// The caller's tensors of a bucket. Each has up to 45 elements, and a gap of five elements follows
+/// it. Out of place, there are as many tensors again for the contributions.
 class UserTensors final : public Packer {
  public:
   UserTensors(const BucketLayout& layout, DType tensor_dtype)
@@ -96,9 +97,9 @@ class UserTensors final : public Packer {
     if (layout.out_of_place) inputs_ = tensors_;
   }
 
-  /// Address of an element; null in a gap.
+  /// Returns the address of an element; null in a gap.
   std::byte* element(std::size_t index) { return element(tensors_, index); }
-  /// As `element`, for the contribution.
+  /// Returns the address of the element's contribution; null in a gap.
   std::byte* input(std::size_t index) {
     return element(inputs_.empty() ? tensors_ : inputs_, index);
   }
@@ -147,7 +148,7 @@ class UserTensors final : public Packer {
   Tensors tensors_, inputs_;
 };
 
-/// One rank of a job with buckets of all kinds.
+/// One rank of a job, with any number of buckets.
 class Rank {
  public:
   /// `helpers`: number of helper threads.
@@ -157,7 +158,7 @@ class Rank {
         team_(helpers, WaitPolicy{}),
         executor_(*transport_, nullptr, &team_) {}
 
-  /// Work in flight refers to the executor's memory, so the transport ends first.
+  /// Shuts the transport down first, because work in flight refers to the executor's memory.
   ~Rank() { transport_->shutdown(false); }
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
@@ -207,7 +208,7 @@ class Rank {
     executor_.start(bucket, iteration);
   }
 
-  /// The bytes of all elements, in order.
+  /// Returns the bytes of all elements, in order.
   std::vector<std::byte> result(BucketId bucket) const {
     const Bucket& finished = buckets_[bucket];
     const std::size_t size = size_of(finished.dtype);
@@ -222,7 +223,7 @@ class Rank {
     return bytes;
   }
 
-  /// Describes what is wrong with the result of an iteration; empty if it is right.
+  /// Describes the first wrong element of an iteration's result. Empty if the result is right.
   std::string wrong(BucketId bucket, std::uint64_t iteration) {
     const Bucket& finished = buckets_[bucket];
     std::string text;
@@ -246,15 +247,14 @@ class Rank {
     std::shared_ptr<UserTensors> tensors = {};  // for a bucket not in place
   };
 
-  /// Contiguous elements, and the contributions to them.
+  /// Contiguous elements of the result, and the contributions to them.
   struct Run {
     std::byte* data = nullptr;
     std::byte* input = nullptr;
     std::size_t count = 0;
   };
 
-  /// Calls `visit(run, begin)` for a few contiguous elements at a time, skipping gaps, until it
-  /// returns false.
+  /// Calls `visit(run, begin)` for each run of contiguous elements until it returns false.
   template <typename Visit>
   static void for_each_run(const Bucket& bucket, const Visit& visit) {
     for (std::size_t begin = 0; begin < bucket.layout.count;) {
@@ -310,7 +310,8 @@ inline std::vector<std::unique_ptr<Rank>> make_ranks(InProcessHub& hub, int help
   return ranks;
 }
 
-/// All number dtypes, operations and placements. 16-bit sums only for algorithms that round once.
+/// Returns layouts of all number dtypes, operations and placements. 16-bit sums are included only
+/// if the algorithm rounds once.
 inline std::vector<BucketLayout> all_layouts(const Job& job) {
   const bool rounds_once = sums_in_order(job.algorithm) || job.algorithm.ends_with("direct");
   std::vector<BucketLayout> layouts;

@@ -37,15 +37,15 @@ class ExecutorJobs : public testing::TestWithParam<Job> {
   void expect_exact_with_a_thread_per_rank(const std::vector<BucketLayout>& layouts) const;
 };
 
-// Ranks do not wait for each other: each starts the next iteration of a bucket some time after it
-// has finished the last one, while others are behind or ahead.
+// Ranks do not wait for each other. Each starts the next iteration of a bucket some time after it
+// has finished the last one, while other ranks are behind or ahead.
 void ExecutorJobs::expect_exact_for_any_interleaving(const std::vector<BucketLayout>& layouts,
                                                      std::uint64_t seed) const {
   SCOPED_TRACE(text(GetParam()) + " seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   InProcessHub hub(ProcessGrid::with_node_sizes(GetParam().nodes));
   const auto ranks = make_ranks(hub);
-  std::vector<std::pair<std::size_t, BucketId>> starts;  // (rank, bucket), not started yet
+  std::vector<std::pair<std::size_t, BucketId>> starts;  // (rank, bucket) that are not started yet
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     for (BucketId bucket = 0; bucket < layouts.size(); ++bucket) {
       starts.emplace_back(rank, bucket);
@@ -91,7 +91,7 @@ TEST_P(ExecutorJobs, SumExactlyWithAllBucketsInFlightForAnyInterleaving) {
   }
 }
 
-// Less than one element per rank, one more or less than that, primes, and cut parts.
+// Counts are about one per rank or less, primes, and large enough to be cut.
 TEST_P(ExecutorJobs, SumAnyCountExactlyForAnyInterleaving) {
   const auto ranks = static_cast<std::size_t>(
       std::accumulate(GetParam().nodes.begin(), GetParam().nodes.end(), 0));
@@ -133,7 +133,7 @@ void ExecutorJobs::expect_exact_with_a_thread_per_rank(
         if (!wrong.empty()) throw std::runtime_error(wrong);
       }
     }
-    // A transport that ends cancels messages that are still on their way to others.
+    // Shutting a transport down cancels messages that are still in flight to other ranks.
     ++done;
     run.poll_until([&] { return rank.transport().poll(); },
                    [&] { return done == run.world_size(); });

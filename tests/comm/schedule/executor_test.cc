@@ -25,7 +25,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// 5 MiB make several parts of a kernel for each rank.
+// With 5 MiB, each rank's kernel has several parts.
 TEST(Executor, PollsBetweenThePartsOfALongKernel) {
   constexpr TransportLimits kLimits{.arena_bytes = std::size_t{32} << 20};
   InProcessHub hub(ProcessGrid::with_node_sizes({2}), kLimits);
@@ -46,7 +46,7 @@ TEST(Executor, PollsBetweenThePartsOfALongKernel) {
   for (const auto& rank : ranks) EXPECT_EQ(rank->wrong(0, 0), "");
 }
 
-// The other ranks continue with other buckets, and the memory of the abandoned bucket stays.
+// The other ranks continue with other buckets, and the abandoned bucket's memory is not reused.
 TEST(Executor, AbandonForgetsOneBucketForGood) {
   for (const Job& job : {Job{{3}, "direct"}, Job{{3}, "flat"}, Job{{1, 1, 1}, "ring"}}) {
     for (int steps = 0; steps < 6; ++steps) {
@@ -59,7 +59,7 @@ TEST(Executor, AbandonForgetsOneBucketForGood) {
                     {.algorithm = job.algorithm, .chunk_bytes = 256});
         }
       }
-      for (std::size_t r = 0; r < 2; ++r) ranks[r]->start(0, 0);  // rank 2 never comes
+      for (std::size_t r = 0; r < 2; ++r) ranks[r]->start(0, 0);  // rank 2 never starts it
       for (int step = 0; step < steps; ++step) {
         for (const auto& rank : ranks) rank->poll();
       }
@@ -68,8 +68,8 @@ TEST(Executor, AbandonForgetsOneBucketForGood) {
         EXPECT_FALSE(ranks[r]->executor().busy());
         EXPECT_THROW(ranks[r]->executor().start(0, 1), KoloError);
         EXPECT_THROW(ranks[r]->executor().abandon(0), KoloError);
-        // Messages in flight may still access its memory. Whether peers of the node have stopped
-        // doing so is for the caller to know.
+        // Messages in flight may still access the bucket's memory, so `remove` throws. Inside a
+        // node, the caller must know that peers no longer access it.
         if (job.nodes.size() > 1) {
           EXPECT_THROW(ranks[r]->executor().remove(0), KoloError);
         } else {
@@ -89,7 +89,7 @@ TEST(Executor, AbandonForgetsOneBucketForGood) {
           }
         }
       }
-      // Messages that the others had sent to rank 2 are no strays.
+      // Messages that other ranks have sent to rank 2 do not count as strays.
       for (const auto& rank : ranks) {
         rank->executor().cancel();
         rank->transport().shutdown(true);
@@ -116,7 +116,7 @@ TEST(Executor, SaysWhatAndForWhomItWaits) {
   EXPECT_THAT(peers, AllOf(Contains(1), Each(1)));
 }
 
-// After the transport is shut down no memory of a run is accessed, wherever the run was cut.
+// After the transport is shut down, no memory of a run is accessed, at whatever step the run ended.
 TEST(Executor, CancelForgetsWhatIsInFlight) {
   for (const Job& job : {Job{{2, 1}, "hierarchical:direct,direct"}, Job{{1, 1, 1}, "ring"}}) {
     for (int steps = 0; steps < 12; ++steps) {
@@ -151,8 +151,7 @@ TEST(Executor, CancelForgetsWhatIsInFlight) {
   }
 }
 
-// Iterations in tags wrap: the last iteration of a number's former buckets decides which messages
-// are given up.
+// Iterations in tags wrap around. A bucket's first iteration determines which messages are dropped.
 TEST(Executor, WhatPeersSentOfABucketNotYetStartedIsGivenUpFromItsFirstIterationOn) {
   using Counts = std::initializer_list<std::uint64_t>;
   for (const std::uint64_t first : Counts{0, 1, 511, 512, 600, 1023, 1024, 1600}) {
@@ -170,7 +169,7 @@ TEST(Executor, WhatPeersSentOfABucketNotYetStartedIsGivenUpFromItsFirstIteration
         for (const auto& rank : ranks) rank->start(0, iteration);
         for (int polls = 0; polls < 10; ++polls) poll_all();
       }
-      ranks[0]->start(0, first + done);  // rank 1 does not come before all close
+      ranks[0]->start(0, first + done);  // rank 1 does not start it before both close
       for (int polls = 0; polls < 10; ++polls) poll_all();
       EXPECT_TRUE(ranks[0]->executor().busy());
       EXPECT_FALSE(ranks[1]->executor().busy());

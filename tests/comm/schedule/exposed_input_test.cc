@@ -26,7 +26,7 @@ constexpr std::size_t kPart = 5000;
 
 enum class Where { kInArena, kElsewhere, kScaled };
 
-/// A rank that contributes its part to an all-gather, from the end of its arena or from elsewhere.
+/// A rank that contributes a part to an all-gather, from its arena's end or from private memory.
 class GatheringRank {
  public:
   GatheringRank(InProcessHub& hub, int rank, Where where)
@@ -79,8 +79,8 @@ class GatheringRank {
   Executor executor_;
 };
 
-/// Page size of the private memory that ranks of a node can read from each other; empty if they
-/// cannot.
+/// The parameter is the page size of private memory that ranks of a node can read from each other,
+/// or empty if they cannot read it.
 class ExposedBuffer : public testing::TestWithParam<std::optional<PageSize>> {
  protected:
   void open(InProcessHub& hub) const {
@@ -88,7 +88,7 @@ class ExposedBuffer : public testing::TestWithParam<std::optional<PageSize>> {
   }
 };
 
-// The ranks of a node need not be alike in this respect.
+// Some ranks of a node may expose their contributions while others copy them to a slot.
 TEST_P(ExposedBuffer, IsReadWhereItIsOrFromASlot) {
   InProcessHub hub(ProcessGrid::with_node_sizes({3, 1}));
   open(hub);
@@ -125,7 +125,7 @@ TEST_P(ExposedBuffer, IsReadWhereItIsOrFromASlot) {
   EXPECT_EQ(ranks[2]->streamed(), 3 * kPart) << "only for others";
 }
 
-// Then the caller may write it again.
+// The caller may write the contribution again after all peers have read it.
 TEST_P(ExposedBuffer, EndsWhenItHasBeenRead) {
   InProcessHub hub(ProcessGrid::with_node_sizes({2}));
   open(hub);
@@ -146,10 +146,10 @@ INSTANTIATE_TEST_SUITE_P(Memory, ExposedBuffer,
                                                                  : "in_huge_pages";
                          });
 
-// Flags and iterations of a bucket that follows another one whose flags were raised less often.
+// An earlier bucket had seven iterations, and its flags were raised only five times.
 constexpr std::uint64_t kFirstIteration = 7, kFlagBase = 5;
 
-/// One of two ranks that gather one element each at rank 0, through slots in turns.
+/// One of two ranks that gather one element each at rank 0, through alternating slots.
 class RankOfTwo {
  public:
   RankOfTwo(InProcessHub& hub, int rank) : transport_(hub.transport(rank)), executor_(*transport_) {
@@ -171,7 +171,7 @@ class RankOfTwo {
     input_.fill(value);
     executor_.start(0, kFirstIteration + iteration);
   }
-  /// Whether it ends after some time, without the other rank.
+  /// Returns whether the iteration ends without the other rank.
   bool ends() {
     for (int i = 0; i < 100; ++i) {
       transport_->poll();

@@ -35,11 +35,10 @@ CollectiveSpec spec_of(const std::string& name) {
 struct Places {
   bool results_in_arena = true;
   bool out_of_place = true;
-  bool is_scaled = false;  ///< Contributions are packed before any other step.
+  bool is_scaled = false;  ///< Whether contributions are packed before any other step.
 };
 
-/// One of three ranks of a node. Its contributions are in the arena, its results there or
-/// elsewhere.
+/// One of three ranks of a node. Contributions are in the arena; results may be in private memory.
 class Member {
  public:
   Member(InProcessHub& hub, int rank, const CollectiveSpec& spec, const Places& places,
@@ -48,10 +47,10 @@ class Member {
     const BucketLayout layout{.count = spec.count(),
                               .placement = Placement::kUser,
                               .out_of_place = places.out_of_place,
-                              .in_arenas = true};  // even if they are not
+                              .in_arenas = true};  // even if they are in private memory
     CompileOptions options;
-    options.link_costs.memory.latency_us = 0;  // every size is worth an exposure,
-    options.link_costs.private_read_us = 0;    // wherever it is.
+    options.link_costs.memory.latency_us = 0;  // any size is worth an exposure
+    options.link_costs.private_read_us = 0;    // in any memory
     const auto arena = transport_->memory(rank);
     input_ = reinterpret_cast<float*>(arena.data() + arena.size()) - layout.count;
     elsewhere_.resize(layout.count);
@@ -78,7 +77,7 @@ class Member {
     std::fill_n(input_, elsewhere_.size(), value);
     executor_.start(0, iteration);
   }
-  /// Polls; returns whether the iteration is complete.
+  /// Polls once; returns whether the iteration is complete.
   bool poll() {
     transport_->poll();
     executor_.poll();
@@ -87,7 +86,7 @@ class Member {
   void abandon() { executor_.abandon(0); }
   void cancel() { executor_.cancel(); }
   Executor& executor() { return executor_; }
-  /// Notes of its exposes in the first iteration.
+  /// Returns the notes of this rank's exposures in the first iteration.
   const std::vector<ExposureNote*>& notes() const { return notes_; }
   std::vector<float> results() const { return {result_, result_ + elsewhere_.size()}; }
   float result(std::size_t index) const { return result_[index]; }
@@ -129,7 +128,7 @@ struct Team {
   std::vector<std::unique_ptr<Member>> members;
 };
 
-/// Expected result of `rank` in element `index`, if it is one of its results.
+/// Returns the expected result of `rank` in element `index`, which is one of its results.
 float expected(const std::string& name, int rank, std::size_t index, std::uint64_t iteration) {
   if (name == "gather") return Team::value(static_cast<int>(index / kExposedPart), iteration);
   if (name == "scatter" || name == "broadcast") return Team::value(0, iteration);
@@ -176,8 +175,8 @@ TEST(ExposedResult, InSmallPagesIsCopiedFromASlot) {
   EXPECT_EQ(team.members[0]->unpacked(), 2 * kExposedPart);
 }
 
-// Other ranks write their contributions to a gather directly, except parts smaller than a cache
-// line.
+// In a gather, other ranks write their contributions directly to the result, except parts smaller
+// than a cache line.
 TEST(ExposedResult, IsCopiedOnlyFromASlot) {
   constexpr std::size_t kPut = kExposedPart / 16 * 16;
   for (const bool is_in_arena : {false, true}) {
@@ -190,7 +189,7 @@ TEST(ExposedResult, IsCopiedOnlyFromASlot) {
   }
 }
 
-// Its memory belongs to the caller again.
+// After the rank has given up, its memory belongs to the caller again.
 TEST(ExposedResult, IsNotWrittenAfterItsRankHasGivenUp) {
   for (const char* const name : {"gather", "reduce"}) {
     for (const bool is_open : {false, true}) {
@@ -211,7 +210,7 @@ TEST(ExposedResult, IsNotWrittenAfterItsRankHasGivenUp) {
   }
 }
 
-// A peer that has begun to write completes its write.
+// A peer that has begun to write completes its write first.
 TEST(ExposedResult, IsTheCallersAgainOnceNoPeerWritesThere) {
   Team team("gather", {}, false);
   Member& root = *team.members[0];
@@ -242,7 +241,7 @@ TEST(ExposedResult, IsTheCallersAfterTheEndOnceNoPeerWritesThere) {
   EXPECT_TRUE(root.executor().poll_revoking());
 }
 
-// Helpers take the pieces of a large slot.
+// Helpers copy pieces of a large slot.
 TEST(ExposedResult, IsCopiedFromASlotByPieces) {
   constexpr std::size_t kLarge = 300'007;
   const CollectiveSpec spec =

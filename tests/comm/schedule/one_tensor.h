@@ -7,8 +7,8 @@
 
 namespace kolo::test {
 
-/// One float32 tensor for results and one for contributions. Each pointer is the virtual address of
-/// element 0 of the bucket.
+/// A packer of one float32 tensor for results and one for contributions. Each pointer is the
+/// (virtual) address of element 0 of the bucket.
 class OneTensor final : public Packer {
  public:
   OneTensor(float* data, const float* input) : data_(data), input_(input) {}
@@ -27,11 +27,11 @@ class OneTensor final : public Packer {
             .input = reinterpret_cast<const std::byte*>(input_ + offset),
             .count = count};
   }
-  /// Number of elements copied to slots.
+  /// Returns the number of elements copied to staging slots.
   std::size_t packed() const { return packed_; }
-  /// Number of elements copied to the tensor from memory outside this rank's tensors.
+  /// Returns the number of elements copied to the tensor from memory outside this rank's tensors.
   std::size_t unpacked() const { return unpacked_; }
-  /// Number of elements copied past the cache.
+  /// Returns the number of elements copied to slots by streaming stores.
   std::size_t streamed() const { return streamed_; }
 
  private:

@@ -16,7 +16,7 @@
 namespace kolo {
 namespace {
 
-/// Helpers that sleep at once, that poll for a while, and that never sleep.
+/// Helpers sleep immediately, poll for a while, or never sleep.
 constexpr std::array<WaitPolicy, 3> kPolicies = {
     WaitPolicy{},
     WaitPolicy{.background_spin = std::chrono::microseconds(20),
@@ -29,7 +29,7 @@ TEST(ReduceTeam, DoesEachPieceOnce) {
       ReduceTeam team(helpers, policy);
       EXPECT_EQ(team.size(), static_cast<std::size_t>(helpers) + 1);
       for (const std::size_t pieces : std::initializer_list<std::size_t>{0, 1, 2, 5, 1000}) {
-        std::vector<int> done(pieces);  // not atomic, so that the thread sanitizer detects races
+        std::vector<int> done(pieces);  // not atomic, so that ThreadSanitizer detects races
         for (int run = 0; run < 20; ++run) {
           team.run(pieces, [&](std::size_t piece, std::size_t) { ++done.at(piece); });
         }
@@ -50,7 +50,7 @@ TEST(ReduceTeam, MembersAreToldApart) {
   EXPECT_EQ(all, 200 * 8);
 }
 
-// Two pieces that wait for each other end only if two threads work on them.
+// Two pieces that wait for each other can end only if two threads process them.
 TEST(ReduceTeam, HelpersHelp) {
   for (const WaitPolicy& policy : kPolicies) {
     ReduceTeam team(1, policy);

@@ -134,7 +134,7 @@ TEST(StepProgress, WhatHandsTensorsOverComesFirst) {
   }
 }
 
-// The kernel may be half done.
+// The kernel in front may be half complete.
 TEST(StepProgress, AKernelInFrontStaysThere) {
   KernelQueue kernels(3);
   kernels.push(0, /*is_handover=*/false);

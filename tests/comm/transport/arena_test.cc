@@ -1,5 +1,5 @@
-// The location of an arena's pages, as reported by the kernel. On a machine with one NUMA node this
-// shows that `commit` allocates exactly the given range, before any access.
+// Tests the location of an arena's pages, as the kernel reports it. On a machine with one NUMA
+// node, this shows that `commit` allocates exactly the given range, before any access.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kBytes = std::size_t{8} << 20;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-/// The NUMA node of each page of the range, or a negative errno (-ENOENT: no page).
+/// Returns the NUMA node of each page of the range, or a negative errno (-ENOENT: no page).
 std::vector<int> nodes_of(std::byte* memory, std::size_t bytes) {
   std::vector<void*> pages;
   for (std::size_t at = 0; at < bytes; at += kPage) pages.push_back(memory + at);
@@ -46,7 +46,7 @@ std::vector<int> nodes_of(std::byte* memory, std::size_t bytes) {
   return nodes;
 }
 
-/// Bytes of the mapping containing `memory` that are mapped by huge pages of shared memory.
+/// Returns the bytes of the mapping of `memory` that are mapped by huge pages of shared memory.
 std::size_t huge_bytes(const std::byte* memory) {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   std::ifstream mappings("/proc/self/smaps");
@@ -63,12 +63,12 @@ std::size_t huge_bytes(const std::byte* memory) {
   return 0;
 }
 
-/// Whether the kernel puts shared memory into huge pages, by itself or on request.
+/// Returns whether the kernel puts shared memory into huge pages, by itself or on request.
 bool has_huge_pages() {
   constexpr int kCollapse = 25;  // MADV_COLLAPSE of Linux 6.1
   const FileDescriptor fd(::memfd_create("probe", MFD_CLOEXEC));
   if (!fd || ::ftruncate(fd.get(), kBytes) != 0) return false;
-  // Offsets and addresses must be aligned alike, so additional room is reserved.
+  // Offset and address must be equally aligned, so additional address space is reserved.
   const std::size_t reserved_bytes = kBytes + kHugePage;
   void* const reserved =
       ::mmap(nullptr, reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -86,7 +86,7 @@ bool has_huge_pages() {
   return found;
 }
 
-/// Pins the thread to its current core, until the end of the test.
+/// Pins the thread to its current core until the end of the test.
 class OnOneCore {
  public:
   OnOneCore() {
@@ -139,7 +139,7 @@ TEST_F(ArenaPlacement, APeerFindsThePagesWhereTheOwnerPutThem) {
   arena_.commit(0, kBytes);
   const Arena peer = Arena::adopt(FileDescriptor(::dup(arena_.fd())), kBytes);
   for (std::size_t at = 0; at < kBytes; at += kPage) {
-    // A mapping contains a page once it has been read.
+    // A page becomes part of this mapping when it is read.
     static_cast<void>(*const_cast<volatile std::byte*>(peer.data() + at));
   }
   EXPECT_EQ(nodes_of(peer.data(), kBytes), nodes_of(arena_.data(), kBytes));
@@ -149,7 +149,7 @@ TEST(ArenaPages, AreHugeWhereTheKernelHasHugePages) {
   if (!has_huge_pages()) GTEST_SKIP() << "the kernel gives no huge pages of shared memory";
   Arena arena = Arena::create(kBytes);
   arena.commit(0, kBytes);
-  // Other programs may take memory that was free a moment ago, but hardly all of it.
+  // Other programs may have taken memory that was free a moment ago, but hardly all of it.
   EXPECT_GE(huge_bytes(arena.data()), kHugePage);
 }
 
@@ -174,7 +174,7 @@ using testing::HasSubstr;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-/// A simulated file system with the kernel's files.
+/// A simulated file system with the files of the kernel.
 class PlayedSystem {
  public:
   PlayedSystem() { write("proc/meminfo", "MemTotal: 99999999 kB\nMemAvailable:    1048576 kB\n"); }
@@ -216,7 +216,7 @@ TEST(AvailableMemory, OfVersionTwoIsWhatTheLimitLeavesAndCachedFilesDoNotCount) 
   EXPECT_THAT(available.limit, HasSubstr("control group /job"));
 }
 
-// A container sees its group as the root of the hierarchy, under another name.
+// In a container, the process's control group is the root of the hierarchy and has another name.
 TEST(AvailableMemory, OfVersionOneIsFoundAtTheTop) {
   const PlayedSystem system;
   system.write("proc/self/cgroup", "5:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n");
@@ -242,7 +242,8 @@ TEST(AvailableMemory, ThatAnArenaExceedsIsAnErrorThatNamesTheLimit) {
   EXPECT_THAT(error.what, HasSubstr(std::to_string(6 * kMiB)));
 }
 
-// Two ranks, each of which fits a limit that both together exceed: the kernel kills no process.
+// Each of two ranks fits into the limit, but both together exceed it. One gets an error, and the
+// kernel kills no process.
 TEST(AvailableMemory, IsAskedForAgainWhileOtherRanksTakeIt) {
   const PlayedSystem system;
   system.write("proc/self/cgroup", "0::/\n");
@@ -257,11 +258,11 @@ TEST(AvailableMemory, IsAskedForAgainWhileOtherRanksTakeIt) {
   EXPECT_EQ(error.code, ErrorCode::kResources);
   EXPECT_THAT(error.what, HasSubstr("needs " + std::to_string(48 * kMiB) + " bytes"));
   EXPECT_THAT(error.what, HasSubstr("leaves " + std::to_string(40 * kMiB)));
-  arena.commit(0, 16 * kMiB, {}, system.root());  // it is committed already
+  arena.commit(0, 16 * kMiB, {}, system.root());  // this range is already committed
   arena.commit(16 * kMiB, 40 * kMiB, {}, system.root());
 }
 
-// Adjacent ranges are merged; a gap is not included.
+// Adjacent ranges are merged. A gap between ranges is not included.
 TEST(AvailableMemory, IsNotAskedForAgain) {
   const PlayedSystem system;
   system.write("proc/self/cgroup", "0::/\n");

@@ -1,4 +1,4 @@
-// Frames of groups find their inbox, and frames of the job are left alone.
+// Frames of groups are put into their inbox, and frames of the job are not.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-using Taken = std::vector<std::pair<int, std::vector<int>>>;  ///< Peers and bytes, in order.
+using Taken = std::vector<std::pair<int, std::vector<int>>>;  ///< Peer and bytes of each frame.
 
 Taken take_all(ControlArrivals& arrivals) {
   Taken taken;
@@ -71,7 +71,7 @@ TEST(ControlArrivals, OfEmptyBytesAreFramesAndDroppedOnesAreNot) {
   EXPECT_THAT(take_all(arrivals), IsEmpty());
 }
 
-// For any order of completion, each peer's frames come in the order in which they were announced.
+// Receives complete in any order, but each peer's frames stay in the order of announcement.
 TEST(ControlArrivals, KeepTheOrderOfEachPeerForAnyOrderOfCompletion) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);

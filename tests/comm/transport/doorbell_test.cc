@@ -101,7 +101,7 @@ TEST_F(DoorbellTest, SleepEndsWithItsLimit) {
   EXPECT_TRUE(bell_.park(Rest::kParked)) << "it is quiet again";
 }
 
-// Two threads pass a turn back and forth by a flag; a lost wake-up would end in the time limit.
+// Two threads alternate by a flag. A lost wake-up would exceed the time limit.
 TEST_F(DoorbellTest, NoWakeUpOfASleeperIsLost) {
   constexpr int kTurns = 20'000;
   Doorbell bells[2];

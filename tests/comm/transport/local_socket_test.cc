@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// During its lifetime, limits this process to the files it has open plus a given number.
+/// During its lifetime, this process may open only `more` further descriptors.
 class DescriptorLimit {
  public:
   explicit DescriptorLimit(int more) {

@@ -39,8 +39,8 @@ class MessageStreamTest : public ::testing::Test {
 };
 
 TEST_F(MessageStreamTest, AQueueThatNeverRunsEmptyDoesNotGrow) {
-  // The ring has room for less than two messages, so the reader takes at most one at a time, and
-  // some of these messages are always left in the queue.
+  // The ring has room for less than two messages. The reader thus reads at most one message each
+  // time, and the queue is never empty before the end.
   constexpr std::size_t kMessages = 8, kBytes = kCapacity / 2;
   std::array<Completion, kMessages> done;
   std::array<std::byte, kBytes> sent{};

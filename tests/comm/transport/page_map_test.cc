@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
-/// Memory of four huge pages that has been written, with this advice.
+/// Written memory of four huge pages, with this advice to the kernel.
 class Memory {
  public:
   explicit Memory(int advice) {
@@ -47,7 +47,7 @@ bool linux_tells() {
          (major > 6 || (major == 6 && minor >= 7));
 }
 
-/// The answer of /proc/self/smaps, which takes long.
+/// Returns the answer of /proc/self/smaps, which is slow.
 bool is_mapped_hugely(std::span<const std::byte> memory) {
   std::ifstream maps("/proc/self/smaps");
   bool is_it = false;
@@ -86,7 +86,7 @@ TEST(PageMap, TellsOfARangeThatIsPartlyInSmallPages) {
   PageMap map;
   const Memory memory(MADV_HUGEPAGE);
   if (!is_mapped_hugely(memory.all())) GTEST_SKIP() << "the system gives no huge pages";
-  // Returning a part of a huge page splits it.
+  // Returning a part of a huge page to the kernel splits the page.
   ::madvise(memory.all().data() + kHugePageBytes, kHugePageBytes / 2, MADV_DONTNEED);
   EXPECT_TRUE(map.are_huge(memory.all().first(kHugePageBytes)));
   EXPECT_FALSE(map.are_huge(memory.all().first(kHugePageBytes + 1)));

@@ -17,7 +17,7 @@
 namespace kolo::test {
 namespace {
 
-/// A network that only reports which memory it takes, and moves no data.
+/// A network that only reports which memory it supports. It moves no data.
 class NetworkThatTakes final : public MessageTransport {
  public:
   explicit NetworkThatTakes(bool device_memory) : device_memory_(device_memory) {}
@@ -65,7 +65,7 @@ TEST(RoutedTransport, TellsItsNetworkWhatIsCommitted) {
   EXPECT_EQ(expected[0].size(), 4096u);
 }
 
-// A rank that waits for other nodes sleeps many times in every step.
+// A rank that waits for other nodes sleeps many times in every step, so sleeping must not allocate.
 TEST(RoutedTransport, SleepsWithoutAllocating) {
   InProcessHub hub(ProcessGrid::with_node_sizes({1}));
   RoutedTransport routed(hub.transport(0), std::make_unique<NetworkThatTakes>(false));
@@ -88,7 +88,7 @@ TEST(RoutedTransport, SleepsUntilItIsRung) {
   while (routed.poll()) {
   }
   std::thread other([&] { routed.ring(0); });
-  const auto limit = std::chrono::hours(1);  // longer than the test may last
+  const auto limit = std::chrono::hours(1);  // longer than the test may take
   while (!routed.poll()) routed.sleep(limit);
   other.join();
 }

@@ -1,4 +1,4 @@
-// Ranks in separate processes: this binary starts itself again with a role.
+// Runs ranks in separate processes: this binary starts itself again with a role as argument.
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -22,8 +22,8 @@ ShmTransport::Config config_of(const std::string& job_id, const std::string& sec
           .limits = kSuiteLimits};
 }
 
-/// The child's role: rank 1 says hello, then polls until a control frame tells it to leave, or
-/// until it is killed.
+/// Runs in the child as rank 1: it says hello, then polls until a control frame tells it to leave
+/// or it is killed.
 int run_child(const std::string& job_id, const std::string& secret) {
   die_with_parent();
   try {
@@ -71,7 +71,7 @@ TEST(ShmProcess, AKilledPeerIsNamedWhileThisRankPollsAndItsMemoryCannotBeRead) {
   ChildProcess child({"--child", job_id, "secret"});
   ShmTransport transport(config_of(job_id, "secret", 0), 2);
   await_hello(transport);
-  child.kill();  // not waited for: a zombie counts as dead
+  child.kill();  // not reaped: a zombie counts as dead
   while (!transport.failure()) transport.poll();
   EXPECT_EQ(transport.failure()->code, ErrorCode::kPeerLost);
   EXPECT_EQ(transport.failure()->peer, 1);
@@ -89,7 +89,7 @@ TEST(ShmProcess, MemoryIsClosedOnDemand) {
   ShmTransport::Config config = config_of(job_id, "secret", 0);
   config.opens_memory = false;
   ShmTransport transport(config, 2);
-  await_hello(transport);  // the peer has tried by then
+  await_hello(transport);  // by then the peer has tried to connect
   EXPECT_FALSE(transport.is_open_to_peers());
   transport.send_control(1, {});
   EXPECT_EQ(child.wait(), 0);
@@ -109,7 +109,7 @@ TEST(ShmProcess, APeerThatLeavesInOrderIsNoFailure) {
 
 TEST(ShmProcess, AProcessWithoutTheSecretIsRefusedAndTheRightOneStillJoins) {
   const std::string job_id = unique_job_id();
-  // Children end with the thread that starts them, so this thread starts it and ends.
+  // A child ends with the thread that started it, so a thread starts this child and ends.
   auto joined = std::async(std::launch::async, [&] {
     return std::make_unique<ShmTransport>(config_of(job_id, "secret", 0), 2);
   });
@@ -137,7 +137,7 @@ TEST(ShmProcess, APeerThatDoesNotComeIsNamed) {
 
 TEST(ShmProcess, NothingIsLeftBehind) {
   const auto grid = ProcessGrid::with_node_sizes({2});
-  shm_job(grid, kSuiteLimits);  // opens whatever the first use opens for good
+  shm_job(grid, kSuiteLimits);  // opens the files that stay open from the first use on
   const std::size_t descriptors = entries("/proc/self/fd");
   for (int i = 0; i < 50; ++i) {
     const TransportJob job = shm_job(grid, kSuiteLimits);

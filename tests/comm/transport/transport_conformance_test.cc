@@ -5,7 +5,7 @@
 namespace kolo::test {
 namespace {
 
-/// Shared memory within the nodes, queues between them.
+/// Makes a job with shared memory inside nodes and queues between them.
 TransportJob routed_job(const ProcessGrid& grid, const TransportLimits& limits) {
   auto network = std::make_shared<InProcessHub>(grid, limits);
   const std::string job_id = unique_job_id();

@@ -19,7 +19,7 @@ inline TransportJob in_process_job(const ProcessGrid& grid, const TransportLimit
   return job;
 }
 
-/// A job id that no other test, process or earlier job of this one uses.
+/// Returns a job id that no other test, process or earlier job of this process uses.
 inline std::string unique_job_id() {
   static std::atomic<int> jobs{0};
   return "test" + std::to_string(::getpid()) + "." + std::to_string(jobs++);
@@ -44,7 +44,7 @@ inline std::unique_ptr<ShmTransport> shm_rank(const ProcessGrid& grid,
                                         grid.world_size());
 }
 
-/// Creates all ranks at once, each on its own thread, since they wait for each other.
+/// Creates all ranks at the same time, each on a thread, because they wait for each other.
 template <typename MakeRank>
 TransportJob make_together(const ProcessGrid& grid, MakeRank&& make_rank) {
   TransportJob job{.shared = nullptr, .ranks = {}};

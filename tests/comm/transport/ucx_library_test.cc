@@ -37,7 +37,7 @@ TEST(UcxLibrary, IsLoadedOnce) {
   EXPECT_THAT(error.what, HasSubstr("ucx_library='/opt/libucp.so.0'"));
 }
 
-// Over TCP a message works with or without a handle, so finding the handle is tested here.
+// Over TCP, messages work with or without a handle, so the search for a handle is tested directly.
 TEST(UcxMemory, HasAHandleForWhatLiesInOneRegion) {
   const UcxLibrary& ucx = load_ucx({});
   const UcpContext context = make_ucp_context(ucx, 1, "", "");

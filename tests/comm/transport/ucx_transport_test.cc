@@ -12,7 +12,7 @@
 namespace kolo::test {
 namespace {
 
-/// Shared memory within the nodes, UCX over this machine's network devices between them.
+/// Makes a job with shared memory inside nodes, and UCX over this machine's network between them.
 TransportJob ucx_job(const ProcessGrid& grid, const TransportLimits& limits) {
   const std::string job_id = unique_job_id();
   std::vector<std::unique_ptr<UcxTransport>> networks;
@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(Ucx, TransportConformance,
                                          TransportCase{"ucx_and_shm", {2, 1}, false, ucx_job}),
                          case_name);
 
-/// Polls both until `done` holds.
+/// Polls both transports until `done` returns true.
 void poll_until(Transport& one, Transport& other, const std::function<bool()>& done) {
   while (!done()) {
     one.poll();
@@ -51,12 +51,12 @@ TEST(UcxMemoryUse, MessagesMayLieInCommittedMemoryOrNot) {
   Transport &from = *job.ranks[0], &to = *job.ranks[1];
   for (Transport* rank : {&from, &to}) {
     rank->commit(0, 300'000);
-    rank->commit(100, 1'000);        // within the first
-    rank->commit(200'000, 400'000);  // reaches beyond it
+    rank->commit(100, 1'000);        // inside the first region
+    rank->commit(200'000, 400'000);  // reaches beyond the first region
   }
   const auto text = pattern(0, 1, 400'000);
   std::copy(text.begin(), text.end(), from.memory(0).begin());
-  // In one region, across two, in memory that was never committed.
+  // Offsets are in one region, across two regions, and in memory that was never committed.
   const std::size_t offsets[] = {0, 150'000, 190'000, 400'000};
   constexpr std::size_t kBytes = 150'000;
   std::vector<Completion> sends(4), receives(4);
@@ -81,7 +81,7 @@ TEST(UcxLanes, AControlFrameDoesNotWaitForDataOnItsWay) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});
   const TransportJob job = ucx_job(grid, kSuiteLimits);
   Transport &from = *job.ranks[0], &to = *job.ranks[1];
-  // Makes both connections.
+  // Opens both connections.
   const auto small = pattern(0, 1, 8);
   std::vector<std::byte> got(small.size());
   Completion send, receive;
@@ -91,8 +91,8 @@ TEST(UcxLanes, AControlFrameDoesNotWaitForDataOnItsWay) {
   from.send_control(1, small);
   poll_until(from, to, [&] { return is_done({receive}) && to.receive_control(frame); });
 
-  // More than the system takes at once. The sender then stops, so the rest stays queued, and a
-  // frame behind it would, too.
+  // This is more than the system sends at once. The sender then stops polling, so the rest stays
+  // queued; a frame behind it would be queued too.
   const std::vector<std::byte> large(std::size_t{64} << 20);
   std::vector<std::byte> place(large.size());
   to.irecv(0, numbered(0, 1), place, receive);
@@ -108,7 +108,7 @@ TEST(UcxLanes, AControlFrameDoesNotWaitForDataOnItsWay) {
   poll_until(from, to, [&] { return is_done({receive}) && is_done({send}); });
 }
 
-// Any client that reaches the port can write frames. Frames that no peer can have sent end nothing.
+// Any client that reaches the port can send frames. Frames that no peer can have sent are dropped.
 TEST(UcxStrangers, FramesOfNoPeerAreDroppedAndCounted) {
   constexpr int kManyRanks = 10'000;
   const auto me = UcxTransport::create({.rank = 0, .world_size = 2, .longest_control_frame = 8});
@@ -139,7 +139,7 @@ TEST(UcxStrangers, FramesOfNoPeerAreDroppedAndCounted) {
 
 constexpr int kLastWords = 20;
 
-/// UCX for one of two processes, which exchange addresses through shared memory.
+/// Connects two processes over UCX. They exchange addresses through shared memory.
 std::unique_ptr<UcxTransport> meet_over_ucx(ShmTransport& bootstrap,
                                             std::vector<int> control_peers = {}) {
   auto network = UcxTransport::create(
@@ -161,7 +161,7 @@ int run_child(const std::string& job_id, bool leaves_in_order) {
   const auto network = meet_over_ucx(*bootstrap);
   network->send_control(0, {});
   if (!leaves_in_order) {
-    // Both connections are made before its last words.
+    // Both connections exist before the peer's last message.
     std::vector<std::byte> got(8);
     Completion receive;
     network->irecv(0, numbered(0, 0), got, receive);
@@ -195,13 +195,13 @@ TEST(UcxProcess, AKilledPeerIsNamed) {
   EXPECT_EQ(network->failure()->peer, 1);
 }
 
-// The connection to a neighbour in the tree of agreement exists before any message.
+// The connection to a neighbour in the tree of agreement exists before the first message.
 TEST(UcxProcess, AKilledControlPeerIsNamedThoughNothingWasSaid) {
   const std::string job_id = unique_job_id();
   ChildProcess child({"--child-that-is-silent", job_id});
   const auto bootstrap = shm_rank(ProcessGrid::with_node_sizes({2}), kSuiteLimits, job_id, 0);
   const auto network = meet_over_ucx(*bootstrap, {1});
-  for (ControlFrame frame; !bootstrap->receive_control(frame);) {  // it can be reached
+  for (ControlFrame frame; !bootstrap->receive_control(frame);) {  // the peer can be reached
     bootstrap->poll();
     network->poll();
   }
@@ -211,7 +211,7 @@ TEST(UcxProcess, AKilledControlPeerIsNamedThoughNothingWasSaid) {
   EXPECT_EQ(network->failure()->peer, 1);
 }
 
-// A late rank finds the report of a peer's failure together with the peer's end.
+// A late rank finds a peer's report of a failure and that peer's end at the same time.
 TEST(UcxProcess, WhatAPeerSaidBeforeItsEndComesFirst) {
   const std::string job_id = unique_job_id();
   ChildProcess child({"--child-that-dies", job_id});
@@ -235,7 +235,7 @@ TEST(UcxProcess, APeerThatLeavesInOrderIsNoFailure) {
   const auto network = meet_over_ucx(*bootstrap);
   for (ControlFrame frame; !network->receive_control(frame);) network->poll();
   network->send_control(1, {});
-  while (!bootstrap->failure()) {  // its process has ended without a goodbye
+  while (!bootstrap->failure()) {  // the peer has ended without a goodbye
     bootstrap->poll();
     network->poll();
   }

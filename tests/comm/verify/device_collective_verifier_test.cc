@@ -1,4 +1,4 @@
-// Damaged schedules of native collectives with a range for each rank.
+// Tests damaged schedules of native collectives that have a range for each rank.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ struct SpecCase {
   std::string name;
   CollectiveSpec spec;
   bool out_of_place = true;
-  std::vector<std::string> not_found = {};  ///< Mutations that find nothing to damage in this case.
+  std::vector<std::string> not_found = {};  ///< Mutations that find nothing in this case.
 };
 
 const std::vector<std::size_t> kParts{5, 0, 7, 4};
@@ -31,7 +31,7 @@ Step& step_of(Natives& schedules, std::mt19937& random) {
   return schedules[random() % schedules.size()].steps.at(0);
 }
 
-/// A random non-empty range of a step of any rank; null if there is none.
+/// Returns a random non-empty range of a step of any rank; null if there is none.
 Range* any_range(Natives& schedules, std::mt19937& random) {
   Step& step = step_of(schedules, random);
   std::vector<Range*> all;
@@ -52,8 +52,7 @@ test::Damage change_a_range(Change change) {
   };
 }
 
-/// If contributions and results are separate, moves the first non-empty range from one to the
-/// other.
+/// Moves the first non-empty range from contributions to results or back, if these are separate.
 bool misplace(const Natives& schedules, std::vector<Range>& ranges, Region region) {
   const auto range = std::ranges::find_if(ranges, [](const Range& of) { return of.count > 0; });
   if (!schedules.front().layout.out_of_place || range == ranges.end()) return false;
@@ -90,7 +89,7 @@ bool forbid_tensors(Natives& schedules, const ProcessGrid&, std::mt19937& random
   return true;
 }
 
-/// There are only native steps.
+/// Accepts any step, because all steps are native.
 bool is_any(const Step&) { return true; }
 
 const test::Mutation kSpecMutations[] = {
@@ -116,7 +115,7 @@ const test::Mutation kSpecMutations[] = {
      test::change_a_step(is_any, [](Step& step) { step.finishes = !step.finishes; })},
     {"forbid_tensors", forbid_tensors}};
 
-/// Tensors of different lengths, one of them empty.
+/// Makes a spec of tensors with different lengths, one of them empty.
 template <typename MakeSpec>
 CollectiveSpec of_tensors(const MakeSpec& make) {
   return CollectiveSpec::of_tensors({make(kParts), make(std::vector<std::size_t>{0, 3, 3, 1}),

@@ -25,7 +25,7 @@ using test::Schedules;
 bool is_native(const Step& step) { return step.kind == StepKind::kNative; }
 bool is_later_native(const Step& step) { return is_native(step) && step.ordinal > 0; }
 
-/// Swaps two native steps of one rank in its order of launches.
+/// Swaps two native steps in one rank's order of launches.
 bool swap_natives(Schedules& schedules, const ProcessGrid&, std::mt19937& random) {
   const auto where = pick(schedules, random, is_later_native);
   if (!where) return false;
@@ -100,7 +100,7 @@ const Mutation kDeviceMutations[] = {
     {"drop_copy", drop_a_step([](const Step& step) {
        return step.kind == StepKind::kCopy && touches_staging(step);
      })},
-    // A slot of staging memory is reused although nothing ensures that its previous use is over.
+    // Reuses a slot of staging memory before its previous use is certainly over.
     {"reuse_slot_early",
      test::lose_an_order([](const Step& step) { return is_staging(step.target); },
                          [](const Step& earlier, const Step& step) {
@@ -119,10 +119,10 @@ const Mutation kDeviceMutations[] = {
 struct Case {
   std::vector<int> nodes;
   std::string algorithm;
-  std::vector<std::string> not_found = {};  ///< Mutations that find nothing to damage in this case.
+  std::vector<std::string> not_found = {};  ///< Mutations that find nothing in this case.
 };
 
-constexpr std::size_t kSlots = 4;  // per direction, of the smallest part
+constexpr std::size_t kSlots = 4;  // slots of the smallest part, per direction
 
 Schedules compile_all(const ProcessGrid& grid, const std::string& algorithm, Placement placement) {
   const std::size_t padding = device_padding(grid, DType::kFloat32);
@@ -158,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{{3, 1, 2}, "hierarchical:native,halving_doubling"},
                     Case{{2, 2, 2}, "hierarchical:native,tree"}));
 
-// Two ranks that each send while their only slots are behind those sends.
+// Each of two ranks receives into the slot from which it sends, so its send must end first.
 TEST(DeviceVerifier, FindsCirclesOfSendsThatLastUntilTheyAreReceived) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});
   const BucketLayout layout{.count = 32, .memory = MemoryKind::kDevice};
@@ -197,8 +197,7 @@ TEST(DeviceVerifier, FindsCirclesOfSendsThatLastUntilTheyAreReceived) {
   EXPECT_THAT(*wrong, HasSubstr("until they are received"));
 }
 
-// Node and world collectives in different orders on two ranks: each waits for the other's first
-// one.
+// Two ranks launch the same two collectives in opposite orders, so each waits for the other.
 TEST(DeviceVerifier, FindsContradictoryOrdersOfLaunches) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 1});
   const BucketLayout layout{.count = 64, .memory = MemoryKind::kDevice};

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Two ranks of a node that expose each other their parts of an all-gather.
+/// Two ranks of a node that expose to each other their parts of an all-gather.
 class ExposedInputVerifier : public testing::Test {
  protected:
   ExposedInputVerifier() {
@@ -28,8 +28,8 @@ class ExposedInputVerifier : public testing::Test {
 
   static CompileOptions options() {
     CompileOptions options;
-    options.link_costs.memory.latency_us = 0;  // all contributions are exposed,
-    options.link_costs.private_read_us = 0;    // wherever they are.
+    options.link_costs.memory.latency_us = 0;  // all contributions are exposed
+    options.link_costs.private_read_us = 0;    // in any memory
     return options;
   }
 
@@ -70,7 +70,7 @@ TEST_F(ExposedInputVerifier, AsksForTheFlag) {
 }
 
 TEST_F(ExposedInputVerifier, KnowsThatTensorsAreExposed) {
-  // Rank 0 receives into memory that rank 1 may still read.
+  // Rank 0 unpacks into memory that rank 1 may still read.
   Step over = first(0, StepKind::kUnpack);
   const Step& exposed = first(0, StepKind::kPack);
   over.target = exposed.sources[0];
@@ -101,16 +101,15 @@ TEST_F(ExposedInputVerifier, ExposesNothingThatIsCast) {
   EXPECT_THAT(complaint(), HasSubstr("exposes elements that are cast"));
 }
 
-/// Rank 1 of a node writes a part of a gather, or its share of a sum, directly to memory that rank
-/// 0 exposes.
+/// Rank 1 writes a part of a gather, or its share of a sum, directly to memory that rank 0 exposes.
 class ExposedResultVerifier : public testing::Test {
  protected:
   explicit ExposedResultVerifier(
       CollectiveSpec spec = CollectiveSpec::gather(0, std::vector<std::size_t>{32, 32}))
       : spec_(std::move(spec)) {
     CompileOptions options;
-    options.link_costs.memory.latency_us = 0;  // every size is worth an exposure,
-    options.link_costs.private_read_us = 0;    // wherever it is.
+    options.link_costs.memory.latency_us = 0;  // any size is worth an exposure
+    options.link_costs.private_read_us = 0;    // in any memory
     for (int rank = 0; rank < 2; ++rank) {
       schedules_.push_back(
           compile(rank, spec_, layout_, grid_, test::with_algorithm(options, "direct")));
@@ -122,13 +121,13 @@ class ExposedResultVerifier : public testing::Test {
   Step& exposure() {
     return *std::ranges::find(schedules_[0].steps, StepKind::kExpose, &Step::kind);
   }
-  /// The step that writes to the exposure.
+  /// Returns the step that writes to the exposed memory.
   Step& put() {
     return *std::ranges::find_if(schedules_[1].steps, [](const Step& step) {
       return step.target.region == Region::kExposedResult;
     });
   }
-  /// The step that takes the exposed elements.
+  /// Returns the step that reads the exposed elements.
   Step& take() {
     return *std::ranges::find_if(schedules_[0].steps, [](const Step& step) {
       return !step.sources.empty() && step.sources[0].region == Region::kExposedResult;
@@ -171,7 +170,7 @@ TEST_F(ExposedResultVerifier, AsksForTheFlagBeforeItIsTaken) {
 
 TEST_F(ExposedResultVerifier, KnowsThatItMayBeInTheSlot) {
   Step& step = take();
-  step.kind = StepKind::kAwait;  // the flag of another step, which has been raised already
+  step.kind = StepKind::kAwait;  // the flag of another step, which is already raised
   step.peer = 1;
   step.sources.clear();
   step.target = {};
@@ -201,7 +200,7 @@ TEST_F(ExposedResultVerifier, ExposesNothingThatIsCast) {
 }
 
 TEST_F(ExposedResultVerifier, KnowsThatTheTensorsMayBeWritten) {
-  // Rank 0 writes memory that rank 1 may write at the same time.
+  // Rank 0 writes to memory that rank 1 may write at the same time.
   Step over = *std::ranges::find_if(schedules_[0].steps, [](const Step& step) {
     return step.kind == StepKind::kUnpack && step.sources[0].region == Region::kInput;
   });
@@ -212,7 +211,8 @@ TEST_F(ExposedResultVerifier, KnowsThatTheTensorsMayBeWritten) {
   EXPECT_NE(complaint(), "none");
 }
 
-/// Ranks 1 and 2 hand rank 0 a contribution, and learn in the next iteration that it was read.
+/// Ranks 1 and 2 pass contributions to rank 0, and learn in the next iteration that it has read
+/// them.
 class TurnsVerifier : public testing::Test {
  protected:
   TurnsVerifier() {
@@ -227,7 +227,7 @@ class TurnsVerifier : public testing::Test {
   Step& first(std::size_t rank, StepKind kind) {
     return *std::ranges::find(steps(rank), kind, &Step::kind);
   }
-  /// The step by which rank 0 tells `rank` that it has read the contribution.
+  /// Returns the step by which rank 0 signals `rank` that it has read the contribution.
   std::vector<Step>::iterator reply_to(int rank) {
     return std::ranges::find_if(steps(0), [&](const Step& step) {
       return step.kind == StepKind::kSignal && step.peer == rank;

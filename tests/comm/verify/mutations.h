@@ -17,14 +17,14 @@
 namespace kolo::test {
 
 using Schedules = std::vector<Schedule>;
-/// Rank and step.
+/// Rank and index of a step.
 using Place = std::pair<std::size_t, StepId>;
 
 inline Step& at(Schedules& schedules, Place where) {
   return schedules[where.first].steps[where.second];
 }
 
-/// A random step for which `eligible` holds.
+/// Returns a random step for which `eligible` returns true, if there is one.
 template <typename Eligible>
 std::optional<Place> pick(const Schedules& schedules, std::mt19937& random, Eligible eligible) {
   std::vector<Place> found;
@@ -37,7 +37,7 @@ std::optional<Place> pick(const Schedules& schedules, std::mt19937& random, Elig
   return found[random() % found.size()];
 }
 
-/// A step that keeps its number and its dependencies, but does nothing.
+/// Replaces a step by one that does nothing. Its number and its dependencies remain.
 inline void disarm(Schedules& schedules, Place where) {
   Step& step = at(schedules, where);
   step = Step{.kind = StepKind::kCopy,
@@ -45,7 +45,7 @@ inline void disarm(Schedules& schedules, Place where) {
               .after = step.after};
 }
 
-/// Damages correct schedules; returns false if there is nothing of this kind to damage.
+/// Damages correct schedules. Returns false if the schedules have nothing of this kind.
 using Damage = std::function<bool(Schedules&, const ProcessGrid&, std::mt19937&)>;
 
 struct Mutation {
@@ -53,7 +53,7 @@ struct Mutation {
   Damage damage;
 };
 
-/// Changes a random step for which `eligible` holds.
+/// Changes a random step for which `eligible` returns true.
 template <typename Eligible, typename Change>
 Damage change_a_step(Eligible eligible, Change change) {
   return [=](Schedules& schedules, const ProcessGrid&, std::mt19937& random) {
@@ -63,7 +63,7 @@ Damage change_a_step(Eligible eligible, Change change) {
   };
 }
 
-/// Disarms a random step for which `eligible` holds.
+/// Disarms a random step for which `eligible` returns true.
 template <typename Eligible>
 Damage drop_a_step(Eligible eligible) {
   return [=](Schedules& schedules, const ProcessGrid&, std::mt19937& random) {
@@ -73,8 +73,8 @@ Damage drop_a_step(Eligible eligible) {
   };
 }
 
-/// A random step for which `eligible` holds loses a dependency on an earlier step for which
-/// `is_needed(earlier, step)` holds, and nothing else orders the two.
+/// Removes a dependency of a random step for which `eligible` returns true. `is_needed(earlier,
+/// step)` returns true for the dependency, and no other dependency orders the two steps.
 template <typename Eligible, typename Needed>
 Damage lose_an_order(Eligible eligible, Needed is_needed) {
   return [=](Schedules& schedules, const ProcessGrid& grid, std::mt19937& random) {
@@ -96,7 +96,7 @@ Damage lose_an_order(Eligible eligible, Needed is_needed) {
   };
 }
 
-/// Expects that the verifier detects each mutation of `correct`; returns the names of mutations
+/// Expects that the verifier detects each mutation of `correct`. Returns the names of the mutations
 /// that found nothing to damage.
 inline std::vector<std::string> expect_caught(const Schedules& correct, const ProcessGrid& grid,
                                               const CollectiveSpec& spec,

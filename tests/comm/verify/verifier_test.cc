@@ -39,7 +39,7 @@ bool misdirect(Schedules& schedules, const ProcessGrid&, std::mt19937& random) {
   return true;
 }
 
-/// Removes a flag from both ranks.
+/// Removes a flag from both of its ranks.
 bool drop_flag(Schedules& schedules, const ProcessGrid&, std::mt19937& random) {
   const auto where =
       pick(schedules, random, [](const Step& step) { return step.kind == StepKind::kSignal; });
@@ -57,7 +57,7 @@ bool drop_flag(Schedules& schedules, const ProcessGrid&, std::mt19937& random) {
   return true;
 }
 
-/// Lets the next iteration overwrite data that peers still read after an iteration has ended.
+/// Lets the next iteration overwrite data that peers may still read from the previous one.
 bool take_no_turns(Schedules& schedules, const ProcessGrid& grid, std::mt19937&) {
   if (schedules[0].staging_turns < 2 || grid.num_nodes() == grid.world_size()) return false;
   for (Schedule& schedule : schedules) schedule.staging_turns = 1;
@@ -89,7 +89,7 @@ bool wait_in_circle(Schedules& schedules, const ProcessGrid&, std::mt19937& rand
   return true;
 }
 
-/// Whether both steps access one range, and one of them writes.
+/// Returns whether both steps access a common range and one of them writes it.
 bool conflict(const Step& a, const Step& b) {
   const auto outputs = [](const Step& step) {
     std::vector<Range> ranges = step.mirrors;
@@ -114,7 +114,7 @@ const Mutation kMutations[] = {
                                  step.target.region == Region::kBucket && step.target.count > 1;
                         },
                         [](Step& step) { --step.target.count; })},
-    // Copies or unpacks elements from the place of others.
+    // Copies or unpacks the wrong elements.
     {"mistake_elements", change_a_step(
                              [](const Step& step) {
                                return step.kind == StepKind::kUnpack &&
@@ -126,7 +126,7 @@ const Mutation kMutations[] = {
     {"forget_scale", change_a_step([](const Step& step) { return step.finishes; },
                                    [](Step& step) { step.finishes = false; })},
     {"drop_mirror", change_a_step(has_mirrors, [](Step& step) { step.mirrors.pop_back(); })},
-    // Writes a sum to the place of another element, or to another chunk.
+    // Writes a sum to another element, or to another chunk.
     {"misplace_mirror",
      change_a_step([](const Step& step) { return has_mirrors(step) && step.mirrors[0].offset > 0; },
                    [](Step& step) { --step.mirrors[0].offset; })},
@@ -138,10 +138,10 @@ const Mutation kMutations[] = {
                                  })},
     // Unpacks before a peer has summed, or overwrites too early.
     {"exchange_early", change_a_step(is_exchange, [](Step& step) { step.after.clear(); })},
-    // Packs the elements of the previous chunk of the slot, or of another chunk.
+    // Packs the elements of another chunk.
     {"exchange_other_elements",
      change_a_step(is_exchange, [](Step& step) { std::swap(step.mirrors[0], step.sources[1]); })},
-    // A slot is packed again although its previous chunk is not unpacked.
+    // Packs a slot again before its previous chunk is unpacked.
     {"reuse_slot_early", change_a_step(
                              [](const Step& step) {
                                return step.kind == StepKind::kPack &&
@@ -181,8 +181,7 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, Mutations,
                                          Case{{4}, "flat", Placement::kInPlace}, Case{{3}, "flat"},
                                          Case{{2, 3}, "flat", Placement::kUser}));
 
-/// A separate test of how often each mutation finds something to damage, over all cases above: a
-/// mutation that finds nothing would prove nothing.
+/// Each mutation must find something to damage in a schedule. Otherwise it would prove nothing.
 TEST(Verifier, EachMutationHasItsTarget) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({3});
   const auto windowed = compile_all(grid, {.count = 200, .placement = Placement::kUser},
@@ -210,7 +209,7 @@ TEST(Verifier, NamesRankAndStep) {
   EXPECT_THAT(*wrong, HasSubstr("step "));
 }
 
-// Out of place, results are not contributions, and contributions must not be changed.
+// Out of place, results must not be read as contributions, and contributions must not be changed.
 TEST(Verifier, KeepsInputAndResultApart) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({3});
   const BucketLayout layout{.count = 200, .placement = Placement::kUser, .out_of_place = true};

@@ -9,7 +9,7 @@
 
 namespace {
 
-/// The average of the ranks' values, as a vector of equal elements.
+/// Returns the average of the ranks' values, as a vector of equal elements.
 std::vector<double> averaged(kolo::Group& group, double value) {
   std::vector<double> flat(5, value);
   const std::vector<std::size_t> sizes = {2, 3};
@@ -21,7 +21,7 @@ std::vector<double> averaged(kolo::Group& group, double value) {
   return flat;
 }
 
-/// The text of the error that names differing weights.
+/// Returns the text of the error that names differing weights.
 std::string difference(kolo::Group& group, std::vector<double> weights) {
   const std::vector<kolo::NamedTensor> tensors = {{"weights", weights}};
   kolo::check_equal(group, "all weights", tensors);

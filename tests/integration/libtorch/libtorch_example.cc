@@ -19,7 +19,7 @@ torch::nn::Sequential model_of(int seed) {
                                torch::nn::Linear(32, 1));
 }
 
-/// Samples of one step for all ranks: [size * kBatch, kFeatures], and the sum of each row.
+/// Returns the samples of one step for all ranks, [size * kBatch, kFeatures], and each row's sum.
 std::pair<torch::Tensor, torch::Tensor> samples_of(int step, int size) {
   torch::manual_seed(1000 + step);
   const torch::Tensor inputs = torch::randn({size * kBatch, kFeatures});
@@ -43,7 +43,7 @@ float train(torch::nn::Sequential& model, int size, int first, int ranks,
   return loss.item<float>();
 }
 
-/// Another step, in which the last rank's batch is bad: its gradients count as zeros.
+/// Makes another step. The last rank's batch is bad, so its gradients count as zeros.
 void step_without_last(torch::nn::Sequential& model, int size, int rank,
                        kolo::TorchGradients& gradients) {
   torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.02));
@@ -58,7 +58,7 @@ void step_without_last(torch::nn::Sequential& model, int size, int rank,
   optimizer.step();
 }
 
-/// Whether `model` has the weights of one rank with all samples.
+/// Returns whether `model` has the weights that one rank with all samples would have.
 bool as_one_rank(const torch::nn::Sequential& model, int size) {
   torch::nn::Sequential alone = model_of(0);
   train(alone, size, 0, size, nullptr);

@@ -8,10 +8,10 @@
 
 #include "tests/support/runtime_job.h"
 
-/// Calls of the ranks of a `RuntimeJob`, and checks of their errors.
+/// Helpers for tests in which the ranks of a `RuntimeJob` call, and checks of their errors.
 namespace kolo::test {
 
-/// Options for small jobs on one node, which find mismatches at once.
+/// Returns options for small jobs on one node, in which mismatches are detected after 50 ms.
 inline Options test_options() {
   return {.arena_bytes = std::size_t{1} << 20,
           .group_arena_bytes = std::size_t{16} << 20,
@@ -33,7 +33,7 @@ inline void all_reduce_works(Runtime& runtime, const std::string& name, std::siz
   }
 }
 
-/// The text of the KoloError that `call` throws, or an empty one.
+/// Returns class and text of the KoloError that `call` throws, or an empty string.
 inline std::string error_of(const std::function<void()>& call) {
   try {
     call();

@@ -1,4 +1,4 @@
-// Gradients of a flat buffer, iterations that a rank gives up, and comparisons of weights.
+// Tests gradients of a flat buffer, iterations that a rank gives up, and comparisons of weights.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,10 +55,10 @@ TEST(RuntimeGradients, OfAFlatBufferAreAveraged) {
   });
 }
 
-// A rank's batch raises after some gradients: all ranks get the same values, and the job goes on.
+// A rank's batch throws after some gradients. All ranks get the same values, and the job continues.
 TEST(RuntimeGradients, ThatARankGivesUpCountAsZeros) {
   Options options = test_options();
-  options.fusion_bytes = 0;  // One bucket per gradient, so some are sent before the exception.
+  options.fusion_bytes = 0;  // one bucket per gradient: some are sent before the exception
   RuntimeJob(2, options).run([](Runtime& runtime) {
     std::vector<float> flat(4 * 100);
     const std::vector<std::size_t> sizes(4, 100);
@@ -80,7 +80,7 @@ TEST(RuntimeGradients, ThatARankGivesUpCountAsZeros) {
     iterate(2, 3, 1);
     iterate(0, 1, 1);
     iterate(4, 3, 3);
-    set.give_up();  // All ranks skip an iteration.
+    set.give_up();  // all ranks skip an iteration
     set.give_up();
     set.wait();
     require(flat[399] == 0, "nothing");

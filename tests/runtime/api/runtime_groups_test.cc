@@ -1,4 +1,4 @@
-// Groups of whole runtimes, with a thread per rank, used as programs do.
+// Tests groups of whole runtimes, with a thread per rank, as programs use them.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kSmall = std::size_t{1} << 17;
 
-/// Sums over a group one value per rank: its rank in the job plus one.
+/// Sums one value per rank over a group: the rank in the job plus one.
 void group_sums(Group& group, int rank_in_job, const std::string& name = "x") {
   std::vector<float> data(100, static_cast<float>(rank_in_job + 1));
   group.all_reduce(name, view(data)).wait();
@@ -62,8 +62,8 @@ TEST(RuntimeGroups, OverlapNestAndSplit) {
 
 TEST(RuntimeGroups, MeetNoOperationOfTheProgram) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
-    // Uses of one name are matched in each rank's order of calls. Names of the runtime are
-    // separate, so ranks may differ about the order between the two.
+    // The program's operations have the names "barrier" and "split". They must not be matched with
+    // the runtime's barrier and split, which ranks call in another order relative to them.
     std::vector<float> sum{static_cast<float>(runtime.rank() + 1), 10};
     std::vector<float> all(2);
     const std::vector<float> mine{static_cast<float>(runtime.rank() + 5)};
@@ -144,8 +144,8 @@ TEST(RuntimeGroups, OfSeveralThreadsMoveIndependently) {
   });
 }
 
-// Messages of overlapping groups with one tag and equal ranks, sent in one order and received in
-// another: short ones, and ones that wait for their receive.
+// Overlapping groups send messages with equal tags and ranks in one order, and receive them in
+// another. Some messages are short, and some wait for their receive.
 TEST(RuntimeGroups, KeepTheirMessagesApart) {
   RuntimeJob(4, test_options()).run([](Runtime& runtime) {
     Group upward = runtime.group({0, 1, 2, 3}, {.name = "upward", .arena_bytes = kSmall});
@@ -195,7 +195,7 @@ TEST(RuntimeGroups, ThatTimeOutGoOnWhenTheyAreCalledAgain) {
   std::atomic<bool> timed_out{false};
   RuntimeJob(2, options).run([&](Runtime& runtime) {
     if (runtime.rank() == 1) {
-      // The second member collects nothing, so only its own time-out ends the call.
+      // The second member does not collect requests, so only its own timeout ends the call.
       std::string error;
       try {
         runtime.group({0, 1}, {.name = "late", .arena_bytes = kSmall});
@@ -212,7 +212,7 @@ TEST(RuntimeGroups, ThatTimeOutGoOnWhenTheyAreCalledAgain) {
   });
 }
 
-/// Throws unless `call` fails with this code and names the group in the field and in the text.
+/// Throws unless `call` fails with this code, and the group is named in the error's field and text.
 void fails_in(const std::string& group, ErrorCode code, const std::function<void()>& call) {
   try {
     call();
@@ -230,7 +230,7 @@ TEST(RuntimeGroups, NameThemselvesInTimeOuts) {
   Options options = test_options();
   options.operation_timeout = std::chrono::milliseconds(200);
   options.stall_abort = std::chrono::minutes(1);
-  std::atomic<int> stages{0};  // in which the last member does not take part yet
+  std::atomic<int> stages{0};  // stages that the last member has not reached yet
   RuntimeJob(2, options).run([&](Runtime& runtime) {
     Group group = runtime.group({1, 0}, {.name = "late", .arena_bytes = std::size_t{1} << 18});
     std::vector<float> one(1), other(1), received(1), gradient(1);

@@ -1,4 +1,4 @@
-// Ranks that run out of data, each a thread with its own runtime.
+// Tests ranks that run out of data. Each rank is a thread with a runtime.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -119,7 +119,7 @@ TEST(RuntimeJoin, MessagesAndGroupsWithARankThatHasJoinedAreErrorsAndHarmNothing
   EXPECT_THAT(splits.all(), Each(HasSubstr("rank 2 has joined and takes no part in 'split'")));
 }
 
-// The rank that has joined goes on waiting with the next call, and may call nothing else.
+// A rank that has joined continues to wait in the next call, and may make no other call.
 TEST(RuntimeJoin, HasADeadline) {
   Options options = test_options();
   options.operation_timeout = std::chrono::milliseconds(250);

@@ -1,4 +1,4 @@
-// How runtimes end, and what is left afterwards.
+// Tests how runtimes end, and that they leave nothing behind.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,12 +53,12 @@ TEST(RuntimeLife, AnExceptionOnOneRankFailsTheOthersInsteadOfHangingThem) {
   }
 }
 
-// The last rank registers its set after the others have timed out once; they try again.
+// The last rank registers its set after the others have timed out once. They register again.
 TEST(RuntimeLife, ARegistrationThatHasTimedOutCanBeRepeated) {
   constexpr int kRanks = 3;
   Options options = test_options();
   options.operation_timeout = std::chrono::seconds(3);
-  options.mismatch_after = std::chrono::minutes(5);  // No rank is judged stuck.
+  options.mismatch_after = std::chrono::minutes(5);  // no rank counts as stuck
   options.stall_abort = std::chrono::minutes(5);
   std::atomic<int> late{0};
   RuntimeJob job(kRanks, options);
@@ -123,8 +123,7 @@ TEST(RuntimeLife, AnExceptionWhileGradientsAreUnderWayReachesTheirWait) {
   EXPECT_THAT(errors.all()[1], HasSubstr("rank 0: left the job"));
 }
 
-// No thread or peer uses the memory afterwards: the iteration is complete, so the memory has the
-// values.
+// The destructor completes the iteration, so no thread or peer uses the memory afterwards.
 TEST(RuntimeLife, AGradientSetThatGoesEndsItsIterationFirst) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     for (int turn = 0; turn < 20; ++turn) {
@@ -150,7 +149,7 @@ TEST(RuntimeLife, AGradientSetThatGoesEndsItsIterationFirst) {
   });
 }
 
-// The iteration cannot end, so the rank leaves the job, and the others get the reason.
+// The iteration cannot end, so the rank leaves the job, and the other ranks get the reason.
 TEST(RuntimeLife, AGradientSetThatGoesUnmarkedEndsTheJob) {
   constexpr int kRanks = 3;
   Texts errors(kRanks);
@@ -174,11 +173,11 @@ TEST(RuntimeLife, AGradientSetThatGoesUnmarkedEndsTheJob) {
                          HasSubstr("without 'small'"))));
 }
 
-// The other ranks do not call, and the rank cannot know why: the error asks whether they do.
+// The other ranks do not call. The rank cannot know why, so the error asks whether they do.
 TEST(RuntimeLife, ASecondRuntimeOfThisRankAloneIsAskedAbout) {
   RuntimeJob job(1, test_options());
   const Runtime first = job.join(0);
-  // A port of this test on which no process listens.
+  // a port of this test, on which no process listens
   const FileDescriptor port(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{
       .sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
@@ -222,13 +221,13 @@ TEST(RuntimeLife, LeavesNoDescriptorAndNoThreadBehind) {
       }
     });
   };
-  live();  // Allocates what is allocated on first use.
+  live();  // makes the allocations of the first use
   const std::size_t descriptors = entries("/proc/self/fd");
   const std::size_t threads = entries("/proc/self/task");
   for (int cycle = 0; cycle < 20; ++cycle) live();
   for (int cycle = 0; cycle < 3; ++cycle) die();
   EXPECT_EQ(entries("/proc/self/fd"), descriptors);
-  // A joined thread leaves /proc a moment later.
+  // The kernel removes a joined thread from /proc a moment later.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (entries("/proc/self/task") > threads && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::yield();

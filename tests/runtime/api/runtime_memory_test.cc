@@ -1,4 +1,4 @@
-// Tensors in memory that the runtime allocates.
+// Tests tensors in memory that the runtime allocates.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 namespace kolo::test {
 namespace {
 
-/// `count` floats of one value.
+/// `count` equal floats in memory of the runtime.
 class SharedFloats {
  public:
   SharedFloats(Runtime& runtime, std::size_t count)
@@ -108,7 +108,7 @@ TEST(RuntimeMemoryLimits, AreThoseOfTheOption) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     std::string error = error_of([&] { runtime.allocate(std::size_t{17} << 20); });
     require(error.find("group_arena_bytes") != std::string::npos, error);
-    // Released memory is used again; ranks may do this differently.
+    // Released memory is reused, and each rank may reuse it in another order.
     for (int i = 0; i < 10 + runtime.rank(); ++i) {
       const auto memory = runtime.allocate(std::size_t{10} << 20);
       memory[0] = memory[(std::size_t{10} << 20) - 1] = std::byte{1};

@@ -1,4 +1,4 @@
-// Messages between whole runtimes, one per thread.
+// Tests messages between whole runtimes, with one thread per rank.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST_P(RuntimeMessages, ArriveWhileNobodyWaits) {
   });
 }
 
-// Each thread and round has its own tag.
+// Each thread and round has a separate tag.
 TEST_P(RuntimeMessages, SeveralThreadsSendAndReceive) {
   RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
     const auto ranks = static_cast<std::size_t>(runtime.world_size());
@@ -149,7 +149,7 @@ TEST(RuntimeMessage, AWaitThatTakesTooLongNamesPeerAndTag) {
   });
 }
 
-// The receive that timed out must not take the message of the next one.
+// A receive that has timed out must not receive the next message.
 TEST(RuntimeMessage, AReceiveThatTookTooLongIsWithdrawn) {
   Options options = test_options();
   options.operation_timeout = std::chrono::milliseconds(500);
@@ -171,7 +171,7 @@ TEST(RuntimeMessage, AReceiveThatTookTooLongIsWithdrawn) {
   });
 }
 
-// Memory of a cancelled receive is not written to, and the receive takes no message.
+// A cancelled receive receives no message, and its memory is not written.
 TEST(RuntimeMessage, AReceiveIsTakenBack) {
   std::atomic<int> late{0}, there{0};
   run_ranks(2, [&, job = std::make_shared<RuntimeJob>(2, test_options())](const RankRun& run) {
@@ -187,7 +187,7 @@ TEST(RuntimeMessage, AReceiveIsTakenBack) {
       cancelled.cancel();
       meet(run, late);
       require_values(in, received.received(), in.size());
-      received.cancel();  // Too late: the received message stays.
+      received.cancel();  // too late: the received message stays
       require_values(in, received.received(), in.size());
       EXPECT_EQ(never.front(), -1);
     } else {
@@ -198,7 +198,7 @@ TEST(RuntimeMessage, AReceiveIsTakenBack) {
   });
 }
 
-// The receive either has the message or is cancelled, and then the next receive has the message.
+// Either the receive has the message, or it is cancelled and the next receive has the message.
 TEST(RuntimeMessage, AReceiveIsTakenBackOrHasItsMessage) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     for (const std::size_t count : std::initializer_list<std::size_t>{1, 100'000}) {
@@ -225,7 +225,7 @@ TEST(RuntimeMessage, AReceiveIsTakenBackOrHasItsMessage) {
   });
 }
 
-// One thread waits and another cancels, while the job ends.
+// One thread waits and another thread cancels, while the job ends.
 TEST(RuntimeMessage, TakingBackMayMeetTheEndOfTheJob) {
   for (int round = 0; round < 20; ++round) {
     RuntimeJob(2, test_options()).run([](Runtime& runtime) {
@@ -269,11 +269,11 @@ TEST(RuntimeMessage, IsNoCallAfterTheEnd) {
 
 // --- Several tensors ----------------------------------------------------------------------------
 
-/// Tensors of three dtypes, one of which is empty.
+/// Tensors of three dtypes, one of them empty.
 struct ThreeTensors {
   explicit ThreeTensors(std::size_t count) : floats(count), bytes(count + 3) {}
 
-  /// The tensors that `rank` sends.
+  /// Returns the tensors that `rank` sends.
   static ThreeTensors of(int rank, std::size_t count) {
     ThreeTensors tensors(count);
     for (std::size_t i = 0; i < count; ++i) {
@@ -301,7 +301,7 @@ void require_tensors(const ThreeTensors& got, const Received& received) {
   require(got == ThreeTensors::of(received.source, got.floats.size()), "values " + from);
 }
 
-/// Tensors with few bytes, which are sent with the offer, and with many.
+/// Tensors with few bytes are sent with the offer; tensors with many bytes are sent later.
 constexpr std::size_t kTensorCounts[] = {0, 1, 1000, 100'000};
 
 class RuntimeGroupedMessages : public testing::TestWithParam<int> {};
@@ -327,7 +327,7 @@ TEST_P(RuntimeGroupedMessages, GoAroundARing) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, RuntimeGroupedMessages, testing::Values(2, 3));
 
-// In both directions, and also into a longer buffer.
+// The list may be sent or received, also into a longer buffer.
 TEST(RuntimeGroupedMessage, AListOfOneTensorIsAPlainMessage) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     for (const std::size_t count : kTensorCounts) {

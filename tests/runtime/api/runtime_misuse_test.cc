@@ -1,4 +1,4 @@
-// Disagreement and misuse: errors after which everything still works.
+// Tests disagreement and misuse. After these errors, the job still works.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,8 +51,8 @@ TEST(RuntimeMismatch, IsTheSameErrorOnAllRanksAndTheNextOperationWorks) {
                                    HasSubstr("ranks 0, 2 submit 'weight'")));
 }
 
-// Each rank has two threads, which call two operations in opposite order, many mismatch periods
-// apart: the second thread computes in between.
+// Each rank has two threads, which call two operations in opposite orders. The second thread
+// computes for many mismatch periods before its call.
 TEST(RuntimeMismatch, IsNotWhatAnotherThreadCanStillSubmit) {
   Options options = test_options();
   options.mismatch_after = std::chrono::milliseconds(2);
@@ -95,7 +95,7 @@ TEST(RuntimeMismatch, OfOptionsEndsEveryRankAtTheStart) {
                     HasSubstr("on ranks 0, 1")));
 }
 
-// A buffer has the dtype of its type: as float32 the larger number would be rounded.
+// A buffer has the dtype of its type. In float32, the larger number would be rounded.
 TEST(RuntimeCalls, TakeBuffersOfAnyElementType) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     double value = 1e-5 * (runtime.rank() + 1);

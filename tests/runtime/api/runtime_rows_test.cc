@@ -1,4 +1,4 @@
-// Row-sparse all-reduces of whole runtimes, with a thread per rank.
+// Tests row-sparse all-reduces of whole runtimes, with a thread per rank.
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ TEST(RuntimeRows, AreSummedInTheOrderOfRanks) {
                                    {{.height = 10, .width = 0, .dtype = DType::kFloat32}, 5},
                                    {{.height = 0, .width = 4, .dtype = DType::kFloat32}, 0}};
   Options options_of_job = test_options();
-  options_of_job.arena_bytes = std::size_t{16} << 20;  // Each call without a name has a plan.
+  options_of_job.arena_bytes = std::size_t{16} << 20;  // each call without a name has a plan
   for (const int ranks : {1, 2, 3, 5}) {
     RuntimeJob(ranks, options_of_job).run([&](Runtime& runtime) {
       RowSums sums;
@@ -67,7 +67,7 @@ TEST(RuntimeRows, AreSummedInTheOrderOfRanks) {
   }
 }
 
-// Several operations at once, begun in another order on each rank, while other operations run.
+// Several operations run at the same time, begun in a different order on each rank, among others.
 TEST(RuntimeRows, OfManyTicketsComeInAnyOrder) {
   RuntimeJob(3, test_options()).run([](Runtime& runtime) {
     const RowTable table{.height = 200, .width = 5, .dtype = DType::kFloat32};
@@ -104,7 +104,7 @@ TEST(RuntimeRows, OfManyTicketsComeInAnyOrder) {
   });
 }
 
-// Calls with one name run one after the other, even if no ticket or group is held.
+// Calls with one name run one after the other, even if the program keeps no ticket or group.
 TEST(RuntimeRows, OfOneNameRunInTheirOrder) {
   RuntimeJob(3, test_options()).run([](Runtime& runtime) {
     const RowTable table{.height = 8, .width = 1, .dtype = DType::kFloat32};
@@ -167,8 +167,8 @@ TEST(RuntimeRows, OfATicketFailAsOthersDo) {
   }
 }
 
-// A thread that waits for a ticket counts as waiting for its operation, so ranks that wait for each
-// other are distinguished from slow ones.
+// A thread that waits for a ticket counts as waiting for its operation. Ranks that wait for each
+// other are thus distinguished from slow ranks.
 TEST(RuntimeRows, OfATicketThatOthersDoNotSubmitFailAtOnce) {
   Texts texts(2);
   RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
@@ -215,7 +215,7 @@ TEST(RuntimeRows, OfOneIndexOnAllRanks) {
   });
 }
 
-// The name of a step extends the name of the call, and another operation may have that name.
+// A step's name extends the name of its call. Another operation may have the same name.
 TEST(RuntimeRows, LeaveNamesToOtherOperations) {
   RuntimeJob(3, test_options()).run([](Runtime& runtime) {
     RowSums sums;
@@ -259,7 +259,7 @@ TEST(RuntimeRows, MisuseThrowsAtTheCall) {
   });
 }
 
-// Two names, used by two threads of each rank at the same time, also in a group.
+// Two threads of each rank use two names at the same time, also in a group.
 TEST(RuntimeRows, OfSeveralThreads) {
   RuntimeJob(3, test_options()).run([](Runtime& runtime) {
     const GroupOptions options{.arena_bytes = std::size_t{1} << 17};
@@ -358,7 +358,7 @@ std::vector<RowTable> tables_of(DType dtype) {
 
 TEST(RuntimeGroupedRows, GiveEachTableWhatItAloneWouldGet) {
   Options options_of_job = test_options();
-  options_of_job.arena_bytes = std::size_t{16} << 20;  // Each call without a name has plans.
+  options_of_job.arena_bytes = std::size_t{16} << 20;  // each call without a name has plans
   for (const int ranks : {1, 2, 5}) {
     RuntimeJob(ranks, options_of_job).run([&](Runtime& runtime) {
       std::vector<RowSums> sums;
@@ -384,7 +384,7 @@ TEST(RuntimeGroupedRows, GiveEachTableWhatItAloneWouldGet) {
   }
 }
 
-// Few rows of a large table, and all rows of a small one.
+// Each rank has few rows of a large table, and all rows of a small one.
 TEST(RuntimeGroupedRows, GiveEachTableItsOwnExchange) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     const std::vector<std::int64_t> one{runtime.rank()}, all{0, 1, 2, 3};

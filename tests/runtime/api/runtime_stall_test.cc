@@ -1,4 +1,4 @@
-// Tensors that some ranks do not submit for a long time.
+// Tests tensors that some ranks do not submit for a long time.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ TEST(RuntimeStall, IsTheSameErrorOnAllRanksAfterStallAbort) {
   run_ranks(kRanks, [&](const RankRun& run) {
     Runtime runtime = job.join(run.rank());
     all_reduce_works(runtime, "first");
-    // Rank 1 is busy until the others have given up.
+    // Rank 1 is busy until the other ranks have given up.
     if (run.rank() == 1) run.poll_until([] { return false; }, [&] { return given_up == 2; });
     std::vector<float> data(10);
     errors.set(run.rank(), error_of([&] { runtime.all_reduce("late", view(data)).wait(); }));
@@ -41,8 +41,8 @@ TEST(RuntimeStall, IsTheSameErrorOnAllRanksAfterStallAbort) {
                     HasSubstr("which rank 1 has not submitted")));
 }
 
-// No thread of a rank waits, so each rank could still submit what the others wait for: only the
-// position of the calls shows that the ranks have diverged.
+// No thread of a rank waits, so each rank could still submit the tensors that others wait for. Only
+// the order of the calls shows that the ranks have diverged.
 TEST(RuntimeStall, ADifferentCallAtOnePlaceOfAnOrderIsAnErrorOnAllRanks) {
   constexpr int kRanks = 3;
   Texts errors(kRanks);
@@ -67,7 +67,7 @@ TEST(RuntimeStall, ADifferentCallAtOnePlaceOfAnOrderIsAnErrorOnAllRanks) {
                     HasSubstr("rank 1 submits 'broadcast float32 [10] from rank 2'")));
 }
 
-// The table names the busy rank and its last act, which is not in the reports of the waiting ranks.
+// The table names the busy rank and its last action, which the waiting ranks do not report.
 TEST(RuntimeStall, ATableSaysWhatTheMissingRankDidLast) {
   Options options = test_options();
   options.mismatch_after = std::chrono::milliseconds(5);

@@ -1,4 +1,4 @@
-// Whole runtimes, one per thread, in typical programs.
+// Tests whole runtimes, one per thread, in typical programs.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,8 +22,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-/// As `all_reduce_works`, out of place, twice with different buffers; the contribution must not
-/// change.
+/// Sums out of place, twice with different buffers. The contribution must not change.
 void out_of_place_works(Runtime& runtime, std::size_t count) {
   const int n = runtime.world_size();
   for (int use = 0; use < 2; ++use) {
@@ -105,7 +104,7 @@ TEST_P(RuntimeThreads, ManyAsynchronousOperationsInAnyOrder) {
     std::vector<std::vector<float>> data(kOperations);
     std::vector<Ticket> tickets;
     for (std::size_t i = 0; i < kOperations; ++i) {
-      // Each rank begins at another position of a cycle of names.
+      // Each rank begins at another position in a cycle of names.
       const std::size_t which = (i + 7 * static_cast<std::size_t>(runtime.rank())) % kOperations;
       data[which].assign(10 + which, 1.0F);
       tickets.push_back(
@@ -168,8 +167,8 @@ TEST_P(RuntimeThreads, AveragesGradientsThatSeveralThreadsMark) {
   EXPECT_THAT(hashes.all(), Each(hashes.all()[0]));
 }
 
-// Layer by layer, first to last, as in an update; sometimes the engine has time to finish gradients
-// before they are waited for.
+// Gradients are waited for from first to last, as in an update. Sometimes the engine finishes
+// gradients before they are waited for.
 TEST_P(RuntimeThreads, WaitsForGradientsOneByOne) {
   RuntimeJob job(GetParam(), test_options());
   run_ranks(job.size(), [&](const RankRun& run) {
@@ -203,7 +202,7 @@ TEST_P(RuntimeThreads, WaitsForGradientsOneByOne) {
   });
 }
 
-// The weights are sent with the last mark, whichever thread makes it.
+// The weights are sent with the last mark, by any thread.
 TEST_P(RuntimeThreads, DividesGradientsThatSeveralThreadsMarkByTheirWeights) {
   RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
     constexpr std::size_t kGradients = 7;
@@ -246,8 +245,8 @@ TEST_P(RuntimeThreads, DividesGradientsThatSeveralThreadsMarkByTheirWeights) {
   });
 }
 
-// The engine's thread moves operations that no thread waits for, even if the last uses of that name
-// were waited for at once, so that a wait was expected.
+// The engine's thread drives operations for which no thread waits. That must hold even if earlier
+// uses of the name were waited for immediately, so that a wait is expected.
 TEST_P(RuntimeThreads, WorkGoesOnWhileNobodyWaits) {
   std::atomic<int> arrived{0};
   RuntimeJob job(GetParam(), test_options());
@@ -265,8 +264,8 @@ TEST_P(RuntimeThreads, WorkGoesOnWhileNobodyWaits) {
   });
 }
 
-// After many prompt waits another one is expected, but comes only after all others have finished:
-// they need this rank's operations in flight.
+// After many prompt waits the engine expects another one. The thread waits only after all other
+// ranks have finished, and they need its operations in flight to finish.
 TEST_P(RuntimeThreads, AWaitThatDoesNotComeAtOnceHoldsUpNobody) {
   std::atomic<int> through{0};
   RuntimeJob job(GetParam(), test_options());
@@ -288,8 +287,8 @@ TEST_P(RuntimeThreads, AWaitThatDoesNotComeAtOnceHoldsUpNobody) {
   });
 }
 
-// Threads that wait for different things take turns in driving: a set, tickets, blocking calls, and
-// calls that do not wait.
+// Threads that wait for a set, for tickets and in blocking calls drive the engine alternately, next
+// to calls that do not wait.
 TEST_P(RuntimeThreads, ThreadsThatWaitForDifferentThingsDriveInTurns) {
   RuntimeJob(GetParam(), test_options()).run([](Runtime& runtime) {
     GradientSet set = runtime.register_gradients(
@@ -321,7 +320,7 @@ TEST_P(RuntimeThreads, ThreadsThatWaitForDifferentThingsDriveInTurns) {
   });
 }
 
-// Threads of one process take part in two jobs, with opposite ranks.
+// Each thread of one process runs a rank of two jobs. The ranks are opposite in the two jobs.
 TEST_P(RuntimeThreads, TwoJobsInOneProcess) {
   RuntimeJob first(GetParam(), test_options()), second(GetParam(), test_options());
   run_ranks(first.size(), [&](const RankRun& run) {
@@ -352,7 +351,7 @@ TEST_P(RuntimeThreads, CloseIsFinalAndMayBeRepeated) {
                runtime.register_gradients("late", {{.name = "g", .shape = {1}}});
              }).empty(),
             "registered after the end");
-    const Runtime moved = std::move(runtime);  // Destroys closed and moved-from runtimes.
+    const Runtime moved = std::move(runtime);  // destroys closed and moved-from runtimes
   });
   EXPECT_THAT(errors.all(), Each(AllOf(HasSubstr("shutdown"), HasSubstr("closed"))));
 }

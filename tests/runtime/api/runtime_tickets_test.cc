@@ -1,4 +1,4 @@
-// Tickets that are waited for in steps or through a descriptor, and operations without names.
+// Tests waits for tickets with a time limit or through a descriptor, and operations without names.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ TEST(RuntimeTickets, GiveTheErrorOfTheOperationPieceByPiece) {
   for (const std::string& error : errors.all()) EXPECT_THAT(error, HasSubstr("mismatch"));
 }
 
-// Rank 1 neither submits the tensor nor waits, so as far as Kolo knows it might still submit it.
+// Rank 1 neither submits the tensor nor waits, so Kolo must assume that it may still submit it.
 TEST(RuntimeTickets, AStallEndsAWaitThroughADescriptor) {
   Options options = test_options();
   options.stall_abort = milliseconds(200);
@@ -202,8 +202,8 @@ TEST(RuntimeTickets, ARankThatAbortsTellsTheOthersWhy) {
 // --- Tickets that are dropped
 // ---------------------------------------------------------------------
 
-/// Rank 1 begins when rank 0 has begun and is about to drop its ticket, so the drop returns only if
-/// it waits for the peer.
+/// Rank 1 begins only when rank 0 has begun and is about to drop its ticket. The drop must
+/// therefore wait for the peer.
 class Drop {
  public:
   using Begin = std::function<Ticket(Runtime& runtime)>;
@@ -246,12 +246,12 @@ TEST(RuntimeDroppedTickets, WaitForWhatIsInFlight) {
     drops[3].run(runtime, [&](Runtime& of) { return of.sparse_all_reduce("rows", rows); });
     data.reset();
     Ticket copied = runtime.barrier();
-    copied = runtime.barrier();  // No memory: the first one is left alone.
+    copied = runtime.barrier();  // a barrier uses no memory, so its first ticket is not waited for
     copied.wait();
   });
 }
 
-// Rank 1 does not begin rank 0's operation, and might never do so: the drop does not wait for it.
+// Rank 1 might never begin rank 0's operation, so the drop does not wait for it.
 TEST(RuntimeDroppedTickets, LeaveTheJobWhileAnExceptionUnwinds) {
   Texts errors(2);
   std::atomic<bool> has_left{false};
@@ -297,7 +297,7 @@ TEST(RuntimeDroppedTickets, LeaveTheJobWhenPeersDoNotCome) {
   }
 }
 
-// The job goes on, and the message goes to the next receive.
+// The job continues, and the next receive gets the message.
 TEST(RuntimeDroppedTickets, TakeReceivesBack) {
   Options options = test_options();
   options.operation_timeout = milliseconds(300);

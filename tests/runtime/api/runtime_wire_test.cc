@@ -1,4 +1,4 @@
-// All-reduces and reduce-scatters that send elements in 16 bits.
+// Tests all-reduces and reduce-scatters that send elements in 16 bits.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ constexpr Reduction kSumAsBfloat16{ReduceOp::kSum, {}, DType::kBFloat16};
 
 float rounded(float value) { return to_float(to_bfloat16(value)); }
 
-/// The values of a rank, which need more bits than bfloat16 has.
+/// Returns the values of a rank. They need more bits than bfloat16 has.
 std::vector<float> contribution(int rank, std::size_t count) {
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -29,7 +29,7 @@ std::vector<float> contribution(int rank, std::size_t count) {
   return values;
 }
 
-/// Each contribution is rounded once, and so is the float32 sum in rank order.
+/// Returns sums in which each contribution is rounded once, and then the float32 sum in rank order.
 std::vector<float> expected_sums(int ranks, std::size_t count) {
   std::vector<float> sums(count);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -62,7 +62,7 @@ TEST(RuntimeWire, AnAllReduceRoundsContributionsAndResultOnce) {
     const Tensor both[] = {first, second};
     runtime.all_reduce("both", both, kSumAsBfloat16).wait();
     require(first == expected_sums(kRanks, 7) && second == expected_sums(kRanks, 300), "grouped");
-    std::vector<double> wide(5, 1.0 + 1.0 / 512);  // rounds to 1
+    std::vector<double> wide(5, 1.0 + 1.0 / 512);  // rounded to 1 in 16 bits
     runtime
         .all_reduce("wide", {wide.data(), wide.size(), DType::kFloat64},
                     {ReduceOp::kAverage, {}, DType::kBFloat16})

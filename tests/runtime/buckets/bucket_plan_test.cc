@@ -19,7 +19,7 @@ class BucketPlanTest : public testing::Test {
     return {.rank = rank, .grid = grid_, .options = options_, .costs = costs_};
   }
 
-  /// A ring in which rank 1 lacks the dependencies of its first sum.
+  /// Requests a ring in which rank 1 lacks the dependencies of its first sum.
   BucketRequest broken_request() const {
     BucketRequest request = request_bucket(
         "weights", CollectiveSpec::all_reduce(grid_.world_size()), layout_, inputs());
@@ -63,7 +63,7 @@ TEST_F(BucketPlanTest, ExposesContributionsPastTheCacheWhereThatIsFaster) {
   EXPECT_EQ(stores(), Stores::kStreaming);
 }
 
-// Three ranks of one node, and a cache of two thirds of the bytes that they contribute and receive.
+// Results bypass a cache of less than two thirds of the bytes that ranks contribute and receive.
 TEST_F(BucketPlanTest, ResultsGoPastACacheThatIsFarTooSmall) {
   grid_ = ProcessGrid::with_node_sizes({3});
   const std::vector<std::size_t> counts = {1000, 1000, 1000};
@@ -85,7 +85,7 @@ TEST_F(BucketPlanTest, ResultsGoPastACacheThatIsFarTooSmall) {
   EXPECT_TRUE(cache_is(32'000, CollectiveSpec::reduce(0, 3, 3000), true));
 }
 
-// A ring would refuse to sum these.
+// A ring would refuse to sum these elements.
 TEST_F(BucketPlanTest, AGatherOf16BitNumbersTakesNoAlgorithm) {
   const CollectiveSpec spec = CollectiveSpec::all_gather(std::vector<std::size_t>{10, 20, 30});
   const BucketLayout layout{
@@ -138,7 +138,7 @@ TEST_F(BucketPlanTest, WithoutTheOptionNothingIsProved) {
   EXPECT_NO_THROW(plan_bucket(broken_request(), inputs(1)));
 }
 
-/// Links between and inside nodes with many rates, as measured idle and under load.
+/// Returns links between and inside nodes with many rates, as measured on idle and loaded machines.
 std::vector<LinkCosts> all_costs() {
   std::vector<LinkCosts> result;
   for (const char* text :

@@ -1,5 +1,4 @@
-// Buckets are added and removed: the next bucket reuses the ranges of a removed one, and is never
-// confused with it.
+// Buckets are added and removed. A bucket that reuses old ranges is never mistaken for the old one.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,10 +16,10 @@ namespace {
 using test::EngineJob;
 using test::error_of;
 
-/// More floats than this do not fit a rank's arena.
+/// Number of floats that fit into a rank's arena.
 constexpr std::size_t kInArena = EngineJob::kLimits.arena_bytes / sizeof(float);
 
-/// All ranks sum `count` elements under this name; returns the first error, or an empty text.
+/// Sums `count` elements on all ranks under this name. Returns the first error, or an empty string.
 std::string sum(EngineJob& job, const std::string& name, std::size_t count, float value) {
   const auto world = static_cast<std::size_t>(job.world_size());
   std::vector<std::vector<float>> data(world);
@@ -43,8 +42,8 @@ std::string sum(EngineJob& job, const std::string& name, std::size_t count, floa
 
 class BucketReuse : public testing::TestWithParam<std::vector<int>> {};
 
-// More buckets than numbers, alternating between small ones that start at once and empty ones that
-// only agree, and more flags and arena than there are.
+// The test uses more buckets than there are numbers, and more flags and arena than exist. Small
+// buckets that start immediately alternate with empty buckets that only agree.
 TEST_P(BucketReuse, AChangingShapeNeverRunsOut) {
   EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {.chunk_bytes = 1024}, 11);
   std::mt19937_64 random(11);
@@ -56,7 +55,7 @@ TEST_P(BucketReuse, AChangingShapeNeverRunsOut) {
   }
 }
 
-// Every name is new; some old names are used now and then, also during votes on them.
+// Every name is new. Some old names are used again, also during votes on them.
 TEST_P(BucketReuse, NewNamesNeverRunOut) {
   EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {}, 12);
   std::mt19937_64 random(12);
@@ -67,7 +66,7 @@ TEST_P(BucketReuse, NewNamesNeverRunOut) {
   }
 }
 
-// The stages of calls bring several new names at a time.
+// Stages of one call use several new names at the same time.
 TEST_P(BucketReuse, NewNamesNeverRunOutWhereSeveralComeAtOnce) {
   EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {}, 14);
   const auto world = static_cast<std::size_t>(job.world_size());
@@ -89,7 +88,7 @@ TEST_P(BucketReuse, NewNamesNeverRunOutWhereSeveralComeAtOnce) {
   }
 }
 
-// Ranks go through the same names at different speeds, so votes find names in use on some ranks.
+// Ranks use the same names at different speeds, so votes find names in use on some ranks.
 TEST_P(BucketReuse, NewNamesNeverRunOutWhileRanksAreApart) {
   for (std::uint64_t seed = 0; seed < (test::kSanitized ? 1 : 3); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -130,12 +129,12 @@ TEST_P(BucketReuse, NewNamesNeverRunOutWhileRanksAreApart) {
   }
 }
 
-// Some ranks had begun the rejected iteration, others had not.
+// Some ranks have begun the rejected iteration, others have not.
 TEST_P(BucketReuse, WhatARejectedOperationHadIsUsedAgain) {
   for (std::uint64_t seed = 0; seed < (test::kSanitized ? 2 : 5); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {.chunk_bytes = 64 << 10}, seed);
-    // The next operation only fits if this one gives back its space.
+    // The next operation fits only if this one returns its space.
     constexpr std::size_t kCount = kInArena / 2;
     for (int round = 0; round < 3; ++round) {
       ASSERT_EQ(sum(job, "x", round % 2 == 0 ? 10 : 0, 1.0F), "");
@@ -173,13 +172,13 @@ TEST_P(BucketReuse, WhatARejectedOperationHadIsUsedAgain) {
   }
 }
 
-// The number of a much used operation goes to a gradient that some ranks do not have when all
-// close. Frames for the gradient are excused from its first iteration on, although iterations in
-// tags wrap.
+// A much used operation's bucket number is reused for a gradient, which some ranks do not have when
+// all close. Frames of the gradient are no strays from its first iteration on, although iterations
+// in tags wrap around.
 TEST(BucketReuseAtTheEnd, WhatIsGivenUpOfANewBucketBeginsAfterTheOldOne) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, 13);
   for (int use = 0; use < 600; ++use) ASSERT_EQ(sum(job, "old", 20, 1.0F), "");
-  // Starts the vote on the oldest name.
+  // starts the vote on the oldest name
   ASSERT_EQ(sum(job, "most of the arena", kInArena / 5 * 4, 1.0F), "");
   job.poll(1000);
   std::vector<std::shared_ptr<GradientSetState>> sets;
@@ -197,7 +196,7 @@ TEST(BucketReuseAtTheEnd, WhatIsGivenUpOfANewBucketBeginsAfterTheOldOne) {
   EXPECT_EQ(job.close(), "");
 }
 
-// Planning fails on all ranks; the name stays usable.
+// Planning fails on all ranks. The name stays usable.
 TEST_P(BucketReuse, ASignatureThatCannotBePlannedHarmsNoOther) {
   EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {.algorithm = "ring"}, 3);
   ASSERT_EQ(sum(job, "x", 50, 1.0F), "");

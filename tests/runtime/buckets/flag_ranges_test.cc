@@ -38,7 +38,7 @@ TEST(FlagRanges, NumbersOfLaunchesAreNotMixedWithThoseOfIterations) {
   EXPECT_TRUE(flags.take(1, Use::kIterations));
 }
 
-// Compares with a model that keeps every flag's holder and value.
+// The test compares with a model that stores every flag's holder and value.
 TEST(FlagRanges, NeverOverlapNorFallBack) {
   struct Held {
     std::uint32_t first, count;

@@ -1,4 +1,4 @@
-// Every operation of the C interface has the result that the C++ interface gives.
+// Every operation of the C interface has the same result as in the C++ interface.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 constexpr int kRanks = 3;
 constexpr std::size_t kPart = 5;
 
-/// A buffer of `parts` parts for `rank`: element i of part p is 100 rank + 10 p + i.
+/// Returns a buffer of `parts` parts: element i of part p is 100 rank + 10 p + i.
 std::vector<float> filled(int rank, std::size_t parts) {
   std::vector<float> data(parts * kPart);
   for (std::size_t i = 0; i < data.size(); ++i) {
@@ -26,14 +26,14 @@ std::vector<float> filled(int rank, std::size_t parts) {
   return data;
 }
 
-/// The sum over ranks of element i of part p.
+/// Returns the sum over ranks of element i of part p.
 float sum_of(std::size_t part, std::size_t i) {
   float sum = 0;
   for (int rank = 0; rank < kRanks; ++rank) sum += filled(rank, kRanks)[part * kPart + i];
   return sum;
 }
 
-/// Calls `begin` without a ticket, and with a ticket that it then waits for.
+/// Runs `begin` without a ticket, and then with a ticket for which it waits.
 template <typename Begin, typename Check>
 void both_ways(const Begin& begin, const Check& check) {
   ok(begin(nullptr));
@@ -195,7 +195,7 @@ TEST(CCollectives, ThatMove) {
                     "a part of each rank");
           }
         });
-    // Parts of one, two and three elements.
+    // The parts have one, two and three elements.
     const std::array<std::size_t, kRanks> counts{1, 2, 3};
     std::vector<float> uneven(6);
     kolo_tensor parts = KOLO_TENSOR_TO(mine.data(), counts[static_cast<std::size_t>(me)],
@@ -224,8 +224,9 @@ TEST(CCollectives, OfSeveralTensors) {
           return kolo_all_reduce(world, tensors, 2, KOLO_SUM, nullptr, ticket);
         },
         [&] { require(first[6] == sum_of(1, 1) && second[3] == sum_of(0, 3), "sums"); });
-    // Two tensors; the second begins one element later. `expected` gives element `at` of the result
-    // of the tensor that begins at an element; -1: all ranks receive.
+    // Checks calls on two tensors. The second tensor begins one element later. `expected` returns
+    // element `at` of the result of the tensor that begins at an element. If `receiver` is -1, all
+    // ranks receive.
     const auto expect_element = [&](const auto& call, std::size_t inputs, std::size_t results,
                                     std::size_t at, int receiver, const auto& expected) {
       const kolo_tensor both[] = {
@@ -290,7 +291,7 @@ TEST(CCollectives, OfSeveralTensors) {
           return kolo_broadcast(world, both, 2, 0, nullptr, ticket);
         },
         4, 4, 3, kAll, [&](std::size_t begin) { return element(0, begin + 3); });
-    // Parts of one, two and three elements, and of none, two and one.
+    // One tensor's parts have one, two and three elements; the other's none, two and one.
     const std::array<std::size_t, kRanks> of_six{1, 2, 3}, of_three{0, 2, 1};
     std::vector<float> six(6), three(3);
     const kolo_tensor uneven[] = {
@@ -349,7 +350,7 @@ TEST(CCollectives, Groups) {
     require(kolo_group_size(node) == kRanks && kolo_group_size(cross) == 1, "places");
     kolo_group_release(node);
     kolo_group_release(cross);
-    kolo_group_release(world);  // Belongs to the runtime.
+    kolo_group_release(world);  // has no effect, because the group belongs to the runtime
     ok(kolo_barrier(world, nullptr));
   });
 }

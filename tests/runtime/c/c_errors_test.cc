@@ -1,4 +1,4 @@
-// Errors of the C interface: a status, and the full error.
+// Tests errors of the C interface: the status, and the full error.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

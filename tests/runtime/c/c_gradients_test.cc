@@ -1,4 +1,4 @@
-// Gradient sets and row-sparse sums through the C interface.
+// Tests gradient sets and row-sparse sums in the C interface.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -234,7 +234,7 @@ TEST(CGradients, SamplesAreTheDivisor) {
   });
 }
 
-// A program with an older header has smaller structs; defaults fill in the rest.
+// A program with an older header has smaller structs. Missing fields have their defaults.
 TEST(CGradients, StructsOfAnOlderHeaderAreComplete) {
   run_job(1, [](kolo_runtime* runtime) {
     struct Old {

@@ -14,24 +14,24 @@
 
 #include <kolo/kolo_c.h>
 
-/// Jobs of threads that use only the C interface of Kolo.
+/// Jobs whose ranks are threads that use only Kolo's C interface.
 namespace c_test {
 
-/// Throws, with the thread's last error, unless a call succeeded.
+/// Throws the thread's last error unless `status` is KOLO_OK.
 inline void ok(kolo_status status) {
   if (status == KOLO_OK) return;
   throw std::runtime_error(kolo_last_error()->text);
 }
 
-/// Throws unless the condition holds.
+/// Throws std::runtime_error if the condition is false.
 inline void require(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error(what);
 }
 
-/// A store in this process, through the callbacks of `kolo_store`.
+/// A key-value store in this process, for the callbacks of `kolo_store`.
 class Store {
  public:
-  /// One rank's view of the store; it must outlive `kolo_open`.
+  /// One rank's access to the store. It must exist until `kolo_open` returns.
   struct View {
     Store* store = nullptr;
     std::string last;
@@ -70,7 +70,7 @@ class Store {
   std::map<std::string, std::string> values_;
 };
 
-/// Opens rank `rank` of a job of threads.
+/// Opens rank `rank` of a job whose ranks are threads.
 inline kolo_runtime* open_rank(Store& shared, int rank, int ranks,
                                const std::vector<kolo_setting>& more) {
   Store::View view{.store = &shared, .last = {}};
@@ -92,7 +92,7 @@ inline kolo_runtime* open_rank(Store& shared, int rank, int ranks,
   return runtime;
 }
 
-/// Calls `body` on every rank, each in a thread, and releases its runtime. `more` are settings.
+/// Calls `body` on every rank, each in a thread, and releases the runtimes. `more` adds settings.
 inline void run_job(int ranks, const std::function<void(kolo_runtime*)>& body,
                     const std::vector<kolo_setting>& more = {}) {
   Store store;

@@ -1,4 +1,4 @@
-// Messages and tickets of the C interface.
+// Tests messages and tickets of the C interface.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -81,8 +81,7 @@ TEST(CMessages, OfSeveralBuffers) {
   });
 }
 
-// Rank 1 begins when rank 0 has begun. When rank 0's release returns, its memory has the sum, and
-// nothing uses it afterwards.
+// Rank 1 begins after rank 0. When rank 0's release returns, its memory has the sum and is unused.
 TEST(CTickets, AreReleasedWhenTheirOperationIsOver) {
   run_job(2, [](kolo_runtime* runtime) {
     kolo_group* const world = kolo_world(runtime);
@@ -102,7 +101,7 @@ TEST(CTickets, AreReleasedWhenTheirOperationIsOver) {
   });
 }
 
-// Rank 1 calls after rank 0 has timed out, in the call or with a ticket.
+// Rank 1 calls after rank 0 has timed out, in a blocking call or with a ticket.
 TEST(CTickets, EndAnOperationThatTakesTooLong) {
   for (const bool blocks : {true, false}) {
     std::promise<kolo_status> of_rank_0;

@@ -26,7 +26,7 @@ constexpr CalibrationFile::Time kNow{std::chrono::hours(24 * 365 * 55)};
 constexpr const char* kCosts = "memory_latency_us=0.5,network_bytes_per_us=120";
 constexpr const char* kOthers = "memory_latency_us=0.5,network_bytes_per_us=57";
 
-/// The complete costs for a text.
+/// Returns the complete costs that a text gives.
 std::string costs_of(const std::optional<std::string>& text) {
   return text ? to_string(parse_link_costs(*text)) : "none";
 }
@@ -35,7 +35,7 @@ class CalibrationFileTest : public testing::Test {
  protected:
   std::string path() const { return (folder_.path() / "below" / "costs.json").string(); }
   CalibrationFile file(const std::string& shape = "2 ranks") const { return {path(), shape}; }
-  /// Saves costs as two jobs in a row that measured them.
+  /// Saves costs twice, as if two jobs in a row had measured them.
   void remember(const std::string& costs, CalibrationFile::Time now,
                 const std::string& shape = "2 ranks") const {
     for (int job = 0; job < 2; ++job) file(shape).remember_link_costs(costs, now);
@@ -91,7 +91,7 @@ TEST_F(CalibrationFileTest, ForgetsExpiredCostsOfOtherShapes) {
   EXPECT_TRUE(file("young").link_costs(kNow));
 }
 
-// Each writer has its own temporary file, so a reader finds one complete document.
+// Each writer has a separate temporary file, so a reader always finds one complete document.
 TEST_F(CalibrationFileTest, ManyThreadsWriteAtOnce) {
   std::vector<std::thread> writers;
   for (int writer = 0; writer < 4; ++writer) {
@@ -154,7 +154,7 @@ TEST_F(CalibrationFileTest, AnotherFileIsLeftAlone) {
   }
 }
 
-// A pipe stands for devices: /dev/null must not be replaced by a file.
+// The pipe represents devices such as /dev/null, which must not be replaced by a file.
 TEST_F(CalibrationFileTest, WhatIsNoFileIsLeftAlone) {
   fs::create_directories(path());
   const std::string pipe = (folder_.path() / "pipe").string();

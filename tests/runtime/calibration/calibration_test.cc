@@ -32,7 +32,7 @@ std::vector<RankPlace> exchange_places(BatchedExchange& exchange) {
   return places_of(exchange.texts("place"));
 }
 
-/// A job whose ranks are threads and whose nodes exchange messages through queues.
+/// A job whose ranks are threads, and whose nodes exchange messages through queues.
 struct Job {
   explicit Job(ProcessGrid grid)
       : hub(std::move(grid), kLimits),
@@ -84,7 +84,7 @@ TEST(Calibration, AllRanksHoldWhatRank0Decided) {
       EXPECT_NE(costs.memory.bytes_per_us, LinkCosts{}.memory.bytes_per_us);
       EXPECT_EQ(costs.network.latency_us != LinkCosts{}.network.latency_us, sizes.size() > 1);
     }
-    // The text parses back, so every number is usable.
+    // The text parses again, so every number is usable.
     EXPECT_EQ(to_string(parse_link_costs(to_string(costs))), to_string(costs));
   }
 }
@@ -106,7 +106,7 @@ TEST(Calibration, WhatTheUserNamesCountsMore) {
   }
 }
 
-/// The name in the file for a job of such nodes on this machine.
+/// Returns the name under which the file stores a job with such nodes on this machine.
 std::string shape_of(const std::vector<int>& sizes) {
   Job job(ProcessGrid::with_node_sizes(sizes));
   std::string shape;
@@ -124,12 +124,12 @@ Calibration calibrate_job(const std::vector<int>& sizes, const Options& options)
 
 constexpr const char* kRemembered = "network_bytes_per_us=7";
 
-/// Saves costs as two jobs in a row that measured them.
+/// Saves costs twice, as if two jobs in a row had measured them.
 void remember(CalibrationFile file, std::chrono::system_clock::time_point now) {
   for (int job = 0; job < 2; ++job) file.remember_link_costs(kRemembered, now);
 }
 
-// Inside a node costs decide no bits, so each run may measure again.
+// Inside a node, costs do not affect bits, so each run may measure again.
 TEST(Calibration, OnlyJobsAcrossNodesRememberUnasked) {
   const test::TemporaryDirectory cache;
   ::setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
@@ -170,8 +170,8 @@ TEST_F(CalibrationInAFile, IsMeasuredAnewWhenItHasExpired) {
               testing::StartsWith("measured in "));
 }
 
-// A busy machine may spoil any measurement here, so a single measurement may be saved, but does not
-// count yet.
+// A busy machine may spoil any measurement here. A single measurement may be saved, but it is not
+// used before a second one confirms it.
 TEST_F(CalibrationInAFile, DoesNotCountBeforeASecondJobConfirmsIt) {
   for (int job = 0; job < 2; ++job) {
     EXPECT_THAT(calibrate_job({1, 1}, {.calibration_file = path_}).source,
@@ -179,7 +179,7 @@ TEST_F(CalibrationInAFile, DoesNotCountBeforeASecondJobConfirmsIt) {
   }
   CalibrationFile file(path_, shape_of({1, 1}));
   const auto confirmed = file.link_costs(std::chrono::system_clock::now());
-  if (!confirmed) return;  // No two measurements agreed.
+  if (!confirmed) return;  // no two measurements agreed
   const Calibration third = calibrate_job({1, 1}, {.calibration_file = path_});
   EXPECT_EQ(third.source, "read from " + path_);
   EXPECT_EQ(to_string(third.costs), to_string(parse_link_costs(*confirmed)));
@@ -247,7 +247,7 @@ TEST(Calibration, ALostPeerEndsItWithAnError) {
                KoloError);
 }
 
-// Padding between gradients is assumed to be zero, so measuring must leave zeros.
+// Padding between gradients must be zero, so a measurement must leave zeros.
 TEST(Calibration, LeavesTheArenaAsItWas) {
   constexpr int kRanks = 2;
   auto endpoints = make_memory_rendezvous(kRanks, std::chrono::seconds(60));
@@ -256,7 +256,7 @@ TEST(Calibration, LeavesTheArenaAsItWas) {
     const Connection connection =
         connect(*endpoints[rank], {.arena_bytes = std::size_t{64} << 20, .node_id = "a"});
     EXPECT_EQ(connection.limits.flags_per_peer, TransportLimits{}.flags_per_peer - kProbeFlags);
-    EXPECT_EQ(connection.start_up_rounds, 3);  // places; what rank 0 knows; measured costs
+    EXPECT_EQ(connection.start_up_rounds, 3);  // places; knowledge of rank 0; measured costs
     const auto memory = connection.transport->memory(run.rank());
     EXPECT_TRUE(std::ranges::all_of(memory.first(std::size_t{32} << 20),
                                     [](std::byte byte) { return byte == std::byte{0}; }));

@@ -24,7 +24,7 @@ constexpr Duration kAll = milliseconds(100);
 
 double ms(Duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
-// The waiting frame owns buffer and completion, which the exception is about to unwind.
+// The waiting frame owns buffer and completion, which the exception will unwind.
 TEST(ProbeWait, LeavesNothingInFlightWhenAPeerIsLostOrSilent) {
   for (const bool is_lost : {true, false}) {
     InProcessHub hub(ProcessGrid::with_node_sizes({1, 1}), {.arena_bytes = 4096});
@@ -53,11 +53,11 @@ TEST(ProbeBudget, SharesWhatIsLeft) {
   EXPECT_FALSE(budget.affords(25'000));
   EXPECT_TRUE(budget.affords_in_all(99'999));
   EXPECT_FALSE(budget.affords_in_all(100'000));
-  clock.advance(milliseconds(10));  // Earlier than it might have been.
+  clock.advance(milliseconds(10));  // earlier than possible
   budget.begin(3);
   EXPECT_TRUE(budget.affords(29'999));
   EXPECT_FALSE(budget.affords(30'000));
-  clock.advance(milliseconds(70));  // Later than it should have been.
+  clock.advance(milliseconds(70));  // later than expected
   EXPECT_FALSE(budget.affords());
   budget.begin(2);
   EXPECT_TRUE(budget.affords(9'999));
@@ -66,7 +66,7 @@ TEST(ProbeBudget, SharesWhatIsLeft) {
   EXPECT_FALSE(budget.affords());
 }
 
-// Holds for parts of any length, each of which asks before every sample.
+// The bound holds for parts of any length, each of which asks before every sample.
 TEST(ProbeBudget, IsKeptUpToOneSampleOfEachPart) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -88,7 +88,7 @@ TEST(ProbeBudget, IsKeptUpToOneSampleOfEachPart) {
   }
 }
 
-/// The time that all ranks of a grid of nodes with these links took, and their results.
+/// The time that the ranks of nodes with these links took together, and their results.
 struct Measured {
   Duration took{};
   std::vector<NetworkSamples> by_node;
@@ -125,9 +125,9 @@ TEST(ProbeNetwork, EndsInTimeWhateverLinksDo) {
       slowest = std::min(slowest, link.bytes_per_us);
       way_us = std::max(way_us, 2 * link.latency_us);
     }
-    // The last tail may begin just before a burst allowance ends, and take longer than predicted;
-    // its last message and the one that ends everything each take a latency. Before, each rank
-    // meets three others, with a message, an answer, and a closing message.
+    // The last tail may begin just before a burst allowance ends, and take longer than predicted.
+    // Its last message and the closing message each take one latency. Before, each rank meets three
+    // others, with a message, an answer and a closing message each.
     const double tail_bytes = static_cast<double>(kStreamTailBytes);
     const double late_us = tail_bytes / slowest + (2 + 9) * way_us;
     EXPECT_LE(ms(measure(links, seed).took), ms(kAll) + late_us / 1e3);
@@ -142,7 +142,7 @@ TEST(ProbeNetwork, FindsTheRateOfAShapedLinkInItsTime) {
           measure(std::vector<test::VirtualLink>(
                       nodes, {.bytes_per_us = rate, .burst_bytes = 256 << 10, .latency_us = 20}),
                   nodes);
-      constexpr double kMeetingsUs = 9 * 40;  // Three meetings with three messages each.
+      constexpr double kMeetingsUs = 9 * 40;  // three meetings with three messages each
       EXPECT_LE(ms(measured.took), ms(kAll) + kMeetingsUs / 1e3);
       const NetworkCost cost = fit_network(measured.by_node.front());
       EXPECT_NEAR(cost.bytes_per_us / rate, 1, 0.1);
@@ -152,8 +152,8 @@ TEST(ProbeNetwork, FindsTheRateOfAShapedLinkInItsTime) {
   }
 }
 
-// The time starts when neighbours are there. One neighbour has waited for 2 MB from another node,
-// or for as many bytes as take longer than the whole time.
+// The time begins when neighbours are ready. One neighbour has received 2 MB from another node, or
+// bytes that take longer than the whole time.
 TEST(ProbeNetwork, ALateNeighbourLeavesTimeForAll) {
   constexpr int kNodes = 3;
   for (const std::size_t bytes : {2'000'000u, 12'000'000u}) {

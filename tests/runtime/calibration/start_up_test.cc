@@ -1,5 +1,5 @@
-// The rounds of exchange before the first operation: with and without a device, on one node and on
-// several, whose network is UCX over this machine's interfaces.
+// Counts the rounds of exchange before the first operation: with and without a device, on one node
+// and on several, over UCX on this machine's interfaces.
 
 #include "runtime/engine/connect.h"
 
@@ -27,7 +27,7 @@ namespace {
 constexpr std::chrono::seconds kLimit{60};
 constexpr int kMostRounds = 5;
 
-/// Devices in host memory, whose ranks find each other through the exchange.
+/// Devices in host memory. Their ranks connect through the exchange.
 class HostDevices {
  public:
   explicit HostDevices(int ranks)
@@ -67,7 +67,7 @@ class HostDevices {
   std::atomic<int> connected_ = 0;
 };
 
-/// The number of rounds at start; `nodes` has each rank's node.
+/// Returns the number of rounds at start. `nodes` has the node of each rank.
 int rounds_of(const std::vector<std::string>& nodes, Options options) {
   const int ranks = static_cast<int>(nodes.size());
   auto endpoints = make_memory_rendezvous(ranks, kLimit);

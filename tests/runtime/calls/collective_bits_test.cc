@@ -1,4 +1,4 @@
-// Sums whose bits depend on their order are equal for every algorithm.
+// Sums whose bits depend on the order of addition are equal for every algorithm.
 
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ struct SumCase {
 
 using Bytes = std::vector<std::byte>;
 
-/// Numbers of many magnitudes, whose sums round differently in every order.
+/// Returns numbers of many magnitudes, whose sums round differently in every order.
 Bytes contribution(const SumCase& what, int rank) {
   std::mt19937 random(static_cast<std::uint32_t>(rank) + 1);
   Bytes bytes(what.count * size_of(what.dtype));
@@ -44,7 +44,7 @@ Bytes contribution(const SumCase& what, int rank) {
     const float value = mantissa * static_cast<float>(1U << (random() % 16)) * 1e-5F;
     std::uint32_t bits;
     std::memcpy(&bits, &value, sizeof(bits));
-    const auto upper = static_cast<std::uint16_t>(bits >> 16);  // A bfloat16.
+    const auto upper = static_cast<std::uint16_t>(bits >> 16);  // a bfloat16
     if (what.dtype == DType::kBFloat16) {
       std::memcpy(bytes.data() + 2 * i, &upper, sizeof(upper));
     } else {
@@ -90,7 +90,7 @@ Reduced reduced_by(const SumCase& what, const std::string& algorithm, std::uint6
   return all;
 }
 
-/// The sum over all ranks of `count` elements, of which only the 16 at `offset` are not zero.
+/// Returns the sum over all ranks of `count` elements. All are zero except the 16 at `offset`.
 std::vector<float> sum_of_16(const std::vector<int>& nodes, const Options& options,
                              std::size_t count, std::size_t offset, std::uint64_t seed) {
   EngineJob job(ProcessGrid::with_node_sizes(nodes), options, seed);
@@ -135,7 +135,7 @@ TEST(CollectiveBits, OfAReproducibleJobDependNeitherOnLinksNorOnSizeAndPlace) {
   EXPECT_GT(results({1, 1, 1, 1}, {.algorithm = "ring"}), 1u) << "these sums tell orders apart";
 }
 
-/// "auto", and every algorithm but `direct`, which is the reference.
+/// Returns "auto" and every algorithm except `direct`, which is the reference.
 std::vector<std::string> collective_algorithms() {
   std::vector<std::string> names{"auto"};
   for (const Algorithm* each : all_algorithms().subspan(all_reduces().size())) {
@@ -165,7 +165,7 @@ TEST(CollectiveBits, AreTheSameByEveryAlgorithm) {
   }
 }
 
-/// The sum by all-reduce, which has the parts of all ranks one after the other.
+/// Returns the result of an all-reduce, which is the parts of all ranks one after the other.
 Bytes parts_of_all_reduce(const SumCase& what, const std::string& algorithm) {
   EngineJob job(ProcessGrid::with_node_sizes(what.nodes), {.algorithm = algorithm}, 1);
   std::vector<Bytes> buffers;
@@ -184,8 +184,8 @@ Bytes parts_of_all_reduce(const SumCase& what, const std::string& algorithm) {
   return buffers[0];
 }
 
-// Sums within nodes are rounded to the wire type, and so are the sums over nodes; with one node, or
-// one rank per node, by `direct` as well.
+// Sums within nodes are rounded to the wire type, and so are the sums over nodes. With one node or
+// one rank per node, `direct` has the same bits.
 TEST(CollectiveBits, OfACastReduceScatterAreThoseOfAnAllReduce) {
   for (const std::vector<int>& nodes :
        std::vector<std::vector<int>>{{1}, {3}, {1, 1, 1}, {2, 2}, {1, 3, 2}, {2, 2, 2}}) {

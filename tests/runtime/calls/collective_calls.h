@@ -12,8 +12,8 @@
 
 namespace kolo::test {
 
-/// A rank's contribution to element i of a part is this pattern times a factor of the rank: small
-/// integers, so that sums are exact in any order.
+/// Returns a rank's contribution to a part: a pattern times a factor of the rank. Its elements are
+/// small integers, so that sums are exact in any order.
 inline std::vector<float> pattern(const Extent& elements, int factor) {
   std::vector<float> values(elements.count);
   int step = static_cast<int>(elements.offset % 11);
@@ -24,18 +24,18 @@ inline std::vector<float> pattern(const Extent& elements, int factor) {
   return values;
 }
 
-/// The buffers of one rank for a spec, part by part.
+/// The buffers of one rank for a spec: the elements of all its parts, one part after the other.
 struct CollectiveBuffers {
   std::vector<float> input, result, expected;
 };
 
-/// Whether `rank` works in place in a call with `in_place`: in a gather or scatter only the root
-/// decides.
+/// Returns whether `rank` works in place if the call is `in_place`. In a gather or scatter, only
+/// the root may work in place.
 inline bool is_in_place_at(const CollectiveSpec& spec, int rank, bool in_place) {
   return in_place && (!is_up_to_root(spec.kind) || rank == spec.root);
 }
 
-/// In place there is no input: the result buffer holds it at first.
+/// Makes the buffers of an all-to-all. In place, the result buffer first holds the input.
 inline CollectiveBuffers exchange_buffers_for(const CollectiveSpec& spec, int rank, bool in_place) {
   CollectiveBuffers buffers;
   for (const CollectiveSpec::Part& part : spec.parts()) {
@@ -75,14 +75,14 @@ inline CollectiveBuffers buffers_for(const CollectiveSpec& spec, int rank, bool 
   return buffers;
 }
 
-/// The call of one collective by one rank.
+/// A kind of collective call in a test.
 struct CollectiveCall {
   std::string name;
   OperationKind kind = OperationKind::kAllReduce;
-  bool takes_counts = true;  ///< Ranks may have different counts.
+  bool takes_counts = true;  ///< Whether parts may have different counts.
 
-  /// Counts for an operation with parts; in an all-to-all any two ranks exchange equally many
-  /// elements.
+  /// Returns the counts of the parts, or none for an operation without parts. In an all-to-all, two
+  /// ranks exchange equal counts.
   std::vector<std::size_t> parts(const std::vector<std::size_t>& counts) const {
     if (!takes_counts || !has_parts(kind)) return {};
     if (!has_pairs(kind)) return counts;
@@ -117,7 +117,7 @@ struct CollectiveCall {
   }
 };
 
-/// All kinds but all_reduce.
+/// Returns a call of every kind except all_reduce.
 inline std::vector<CollectiveCall> collective_calls() {
   std::vector<CollectiveCall> calls;
   for (const OperationKind kind : kAllCollectiveKinds) {
@@ -128,8 +128,8 @@ inline std::vector<CollectiveCall> collective_calls() {
   return calls;
 }
 
-/// As `collective_calls`, with all_reduce and an all_to_all in which each pair of ranks has its own
-/// count.
+/// Returns `collective_calls`, an all_reduce, and an all_to_all with a count for each pair of
+/// ranks.
 inline std::vector<CollectiveCall> every_collective_call() {
   std::vector<CollectiveCall> calls = collective_calls();
   calls.push_back({.name = "all_reduce", .kind = OperationKind::kAllReduce, .takes_counts = false});

@@ -1,4 +1,4 @@
-// Every collective that moves or sums parts, on any grid and for any interleaving.
+// Tests every collective that moves or sums parts, on any grid and for any interleaving.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class Collectives : public testing::TestWithParam<std::tuple<test::CollectiveCal
     return test::devices_for(std::get<MemoryKind>(GetParam()));
   }
 
-  /// Two uses of one name with different buffers.
+  /// Runs two uses of one name with different buffers, and checks the results.
   void expect_result(EngineJob& job, const std::vector<std::size_t>& counts, int root,
                      bool in_place, const std::string& name) {
     const CollectiveSpec spec = call().spec(counts, root);
@@ -109,7 +109,7 @@ TEST_P(Collectives, MoveMoreThanTheirSlotsHold) {
   for (const std::vector<int>& nodes : shapes) {
     for (const char* algorithm : {"direct", "ring", "pairwise"}) {
       if (nodes.size() == 1 && algorithm != std::string("direct")) continue;
-      // On one node, stores go past the cache.
+      // On one node, stores bypass the cache.
       const char* const costs = nodes.size() == 1 ? "memory_streamed_bytes_per_us=1e6" : "";
       EngineJob job(
           ProcessGrid::with_node_sizes(nodes),
@@ -117,7 +117,7 @@ TEST_P(Collectives, MoveMoreThanTheirSlotsHold) {
           devices());
       const std::vector<std::size_t> counts(static_cast<std::size_t>(job.world_size()),
                                             test::kSanitized ? 300'001 : 500'001);
-      // One case on one node and one on several.
+      // In place on one node, and out of place on several.
       expect_result(job, counts, 0, nodes.front() == 2, "large");
       if (HasFatalFailure()) return;
     }
@@ -153,7 +153,7 @@ TEST(CollectiveCalls, SendEachRankAsMuchAsTheCountsSay) {
   }
 }
 
-// The root is in place in one use and not in the next; the others are not told.
+// The root is in place in one use and not in the next. The other ranks are not told.
 TEST(CollectiveCalls, AreInPlaceWhereTheRootSaysSo) {
   const std::vector<std::size_t> counts{3, 40, 7};
   for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
@@ -233,7 +233,7 @@ TEST(CollectiveCalls, RefuseWhatCannotBeMeant) {
     return BufferView(data.data(), count);
   };
   const auto has = [](const char* text) { return testing::HasSubstr(text); };
-  // Sizes, by counts and by the other buffer.
+  // These calls have wrong sizes, given by counts or by the other buffer.
   EXPECT_THAT(refused(Kind::kReduce, {in, out}, 3), has("'x': the root 3 is not a rank"));
   EXPECT_THAT(refused(Kind::kAllGather, {in, out, short_counts}), has("2 counts for 3 ranks"));
   EXPECT_THAT(refused(Kind::kAllGather, {part(in, 2), out, counts}),
@@ -259,7 +259,7 @@ TEST(CollectiveCalls, RefuseWhatCannotBeMeant) {
               has("ranks 0 and 1 exchange as many elements both ways, not 1 and 3"));
   EXPECT_THAT(refused(Kind::kAllReduce, {in, out, counts}),
               has("knows no parts, so it takes no counts"));
-  // Memory.
+  // These calls have wrong memory.
   EXPECT_THAT(refused(Kind::kAllToAll, {out, out}), has("overlap; pass one buffer"));
   EXPECT_THAT(refused(Kind::kGather, {part(in, 10), in}, 1), has("overlap; pass one buffer"));
   EXPECT_THAT(refused(Kind::kScatter, {in, part(in, 10)}, 1), has("overlap; pass one buffer"));

@@ -1,4 +1,4 @@
-// In a grouped operation each tensor gets the result of the operation on that tensor alone.
+// In a grouped operation, each tensor gets the result of the operation on that tensor alone.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,8 +34,7 @@ struct Elements {
   std::vector<std::size_t> parts = {};
 };
 
-/// The buffers of one tensor at one rank, in floats. Elements are small integers, so that sums are
-/// exact.
+/// One rank's buffers for a tensor, in floats. They hold small integers, so that sums are exact.
 struct TensorMemory {
   std::vector<float> input, result;
 };
@@ -50,8 +49,8 @@ class Grouped : public testing::TestWithParam<std::tuple<OperationKind, MemoryKi
                      test::devices_for(std::get<MemoryKind>(GetParam())));
   }
 
-  /// The last rank is the root. In place it has one buffer; the other ranks of a gather or scatter
-  /// have one each. An element consists of `floats` floats.
+  /// Draws the buffers of a rank. The last rank is the root. In a gather or scatter in place, the
+  /// root has one buffer, and so has each other rank. An element consists of `floats` floats.
   static TensorMemory draw(const Caller& caller, const Elements& of, std::size_t number,
                            std::size_t floats, bool in_place) {
     const std::size_t input = caller.elements(of.each, of.parts, false) * floats;
@@ -72,7 +71,7 @@ class Grouped : public testing::TestWithParam<std::tuple<OperationKind, MemoryKi
     return memory;
   }
 
-  /// Runs the operation on all tensors together, twice, and on each alone.
+  /// Runs the operation on all tensors together, twice, and on each tensor alone.
   static void expect_same(EngineJob& job, const std::vector<Elements>& tensors, DType dtype,
                           bool in_place, const Reduction& reduction = {}) {
     const std::size_t floats = size_of(dtype) / sizeof(float);
@@ -147,7 +146,7 @@ TEST_P(GroupedParts, MayDiffer) {
       const Elements nothing{.parts = std::vector<std::size_t>(parts, 0)};
       Elements uneven = nothing, sparse = nothing, large = nothing;
       for (std::size_t i = 0; i < parts; ++i) {
-        // In place any two ranks exchange equally many elements.
+        // In place, two ranks exchange equally many elements in both directions.
         const std::size_t number = in_place && is_of_pairs ? i / ranks + i % ranks : i;
         uneven.parts[i] = (5 * number + 3) % 7;
         sparse.parts[i] = i + 1 == parts ? 1 : 0;
@@ -200,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(All, GroupedParts,
                                           testing::Values(MemoryKind::kHost, MemoryKind::kDevice)),
                          name_of);
 
-/// The error of rank 0 of 2; empty without an error.
+/// Returns the error of a call by rank 0 of 2, or an empty string.
 std::string error_of_call(OperationKind kind, const Tensors& tensors, int root = 0) {
   OperationPool pool;
   try {
@@ -224,7 +223,7 @@ TEST(GroupedCalls, NameWhatIsWrong) {
               HasSubstr("tensors 0 and 1 differ: one works in place and the other does not"));
   EXPECT_THAT(error_of_list(Kind::kAllReduce, {a, wide}),
               HasSubstr("buffers of float32 in host memory and of float64 in host memory"));
-  // At the root of a gather or scatter some may be in place.
+  // At the root of a gather or scatter, some tensors may be in place.
   EXPECT_EQ(error_of_list(Kind::kGather, {a, {{b.data(), 4}, c}}), "");
   EXPECT_EQ(error_of_list(Kind::kScatter, {a, {b, {c.data(), 4}}}), "");
 }
@@ -238,7 +237,7 @@ TEST(GroupedCalls, RefuseTensorsThatShareMemory) {
   EXPECT_THAT(error_of_list(Kind::kAllReduce, {at(a[0]), other, at(a[0])}), shares);
   EXPECT_THAT(error_of_list(Kind::kAllReduce, {at(a[0]), other, at(a[3])}), shares);
   EXPECT_EQ(error_of_list(Kind::kAllReduce, {at(a[0]), other, at(a[4])}), "");
-  // One input may serve two results, but no result is another tensor's input.
+  // One input may have two results, but no result may be the input of another tensor.
   EXPECT_EQ(error_of_list(Kind::kAllReduce, {{at(a[0]), at(b[0])}, {at(a[0]), at(b[4])}}), "");
   EXPECT_THAT(error_of_list(Kind::kAllReduce,
                             {{at(a[0]), at(b[0])}, {at(a[8]), at(b[8])}, {at(b[4]), at(a[3])}}),
@@ -248,13 +247,14 @@ TEST(GroupedCalls, RefuseTensorsThatShareMemory) {
                                                {at(a[4], 1), at(b[8], 2)},
                                                {at(a[8], 1), at(b[7], 2)}}),
               shares);
-  // A broadcast may list a tensor twice, and only the root of a reduce writes.
+  // A broadcast may list a tensor twice on a rank that only reads. In a reduce, only the root
+  // writes.
   EXPECT_EQ(error_of_list(Kind::kBroadcast, {at(a[0]), other, at(a[0])}, 1), "");
   EXPECT_THAT(error_of_list(Kind::kBroadcast, {at(a[0]), other, at(a[1])}, 1), shares);
   EXPECT_EQ(error_of_list(Kind::kReduce, {{at(a[0]), at(b[0])}, {at(a[4]), at(b[0])}}, 1), "");
   EXPECT_THAT(error_of_list(Kind::kReduce, {{at(a[0]), at(b[0])}, {at(a[4]), at(b[0])}}, 0),
               HasSubstr("tensors 0 and 1"));
-  // So does one tensor that is wrong by itself.
+  // A list also fails if one of its tensors is wrong.
   const BufferView longer(&b[4], 5);
   EXPECT_THAT(error_of_list(Kind::kAllReduce, {{at(a[0]), at(b[0])}, {at(a[4]), longer}}),
               HasSubstr("where the other buffer says 5 (tensor 1 of the list)"));

@@ -16,7 +16,7 @@ using test::error_of;
 
 using Bits = std::vector<std::byte>;
 
-// The bytes of an element arrive, whatever its type.
+// The bytes of an element are received unchanged, for any type.
 class MovedElements : public testing::TestWithParam<MemoryKind> {};
 
 TEST_P(MovedElements, AreOfAnyDType) {

@@ -1,4 +1,4 @@
-// Uses that some ranks have ended when another rank begins them, perhaps with other arguments.
+// Some ranks have ended a use when another rank begins it, perhaps with other arguments.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using test::view;
 /// The engines of one node, whose ranks all use the name 'x'.
 class PastUses : public testing::TestWithParam<int> {
  protected:
-  /// The last rank's call, as quoted in the error of all ranks.
+  /// The last rank's call as quoted in the error of all ranks.
   static constexpr const char* kOther = "submits 'x': all_reduce float32 [64] sum";
 
   int last() const { return GetParam() - 1; }
@@ -40,7 +40,7 @@ class PastUses : public testing::TestWithParam<int> {
     return operations;
   }
 
-  /// The last rank calls another operation; all waiting threads get the error.
+  /// Makes the last rank call another operation. All waiting threads must get the error.
   void expect_rejected_with_the_last(EngineJob& job,
                                      std::vector<std::shared_ptr<Operation>> pending) {
     pending.push_back(submit(job, last(), OperationKind::kAllReduce));
@@ -57,8 +57,7 @@ class PastUses : public testing::TestWithParam<int> {
     }
   }
 
-  /// Checks the error of the next use, on a rank that had no use pending when a former one was
-  /// rejected.
+  /// Checks the error of the next use on a rank that had no pending use at the time of a rejection.
   void expect_late_rejection(EngineJob& job, int rank) {
     const auto late = submit(job, rank, OperationKind::kBroadcast);
     job.finish({late});
@@ -75,8 +74,8 @@ class PastUses : public testing::TestWithParam<int> {
                                         std::vector<float>(64, 1.0F)};
 };
 
-// The root does not wait for the last rank before its next use. The others have the elements of
-// that use, too, and fail in the use after it.
+// The root begins its next use without waiting for the last rank. The other ranks also receive that
+// use's elements, and fail in the use after it.
 TEST_P(PastUses, DoNotHinderARejection) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -96,7 +95,7 @@ TEST_P(PastUses, DoNotHinderARejection) {
   }
 }
 
-// The root does something else meanwhile: its next use fails as the others' did.
+// The root is busy meanwhile. Its next use fails like the uses of the other ranks.
 TEST_P(PastUses, AreFollowedByTheRejectionAtWhoeverWasBusy) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -124,10 +123,10 @@ constexpr int kRanksOfLoad = 3;
 
 struct Load {
   std::size_t count, uses;  ///< Floats in each use.
-  std::size_t bound;        ///< The uses that exceed 4 MiB, at most 1024.
+  std::size_t bound;        ///< Uses with more than 4 MiB, at most 1024.
 };
 
-/// Each rank is a node; the last one is slow.
+/// Each rank is a node. The last rank is slow.
 class UsesAhead : public testing::TestWithParam<Load> {
  protected:
   std::size_t count() const { return GetParam().count; }
@@ -143,7 +142,7 @@ class UsesAhead : public testing::TestWithParam<Load> {
     }
   }
 
-  /// Uses that have ended at a rank.
+  /// Returns the number of uses that have ended on a rank.
   std::size_t ended(int rank) const {
     const auto& operations = operations_[static_cast<std::size_t>(rank)];
     return static_cast<std::size_t>(

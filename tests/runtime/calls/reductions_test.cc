@@ -1,4 +1,4 @@
-// Every operation on every dtype that it takes, scaled or not, against a plain computation.
+// Compares every operation on every dtype that it supports, scaled or not, with plain arithmetic.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -54,10 +54,10 @@ void append_element(Bytes& to, DType dtype, Value value) {
   }
 }
 
-/// Period of the elements' values.
+/// Period with which the values of elements repeat.
 constexpr std::size_t kPeriod = 12;
 
-/// `count` elements that repeat `values`.
+/// Returns `count` elements that repeat `values`.
 Bytes bytes_of(DType dtype, const Values& values, std::size_t count) {
   Bytes bytes;
   for (const Value& value : values) append_element(bytes, dtype, value);
@@ -71,8 +71,8 @@ Bytes bytes_of(DType dtype, const Values& values, std::size_t count) {
   return bytes;
 }
 
-/// Small values, so that results are exact in every dtype, and all combinations of truth values.
-/// Depends on `element % kPeriod`.
+/// Returns a small value, so that results are exact in every dtype, with all combinations of truth
+/// values. It depends on `element % kPeriod`.
 Value value_of(DType dtype, int rank, std::size_t element) {
   const std::size_t mixed = element * 7 + static_cast<std::size_t>(rank) * (element % 3 + 1);
   if (dtype == DType::kBool) return static_cast<double>(mixed % 2);
@@ -108,8 +108,8 @@ Value combined(ReduceOp op, DType dtype, Value a, Value b) {
   return 0;
 }
 
-/// A reduction by the ranks of a job. `scales.before` is rank 0's; in a premultiplied sum each
-/// further rank has twice the scale of the one before.
+/// A reduction over the ranks of a job. `scales.before` belongs to rank 0; in a premultiplied sum,
+/// the scale of each further rank is twice that of the rank before.
 struct ReductionCase {
   ReduceOp op = ReduceOp::kSum;
   DType dtype = DType::kFloat32;
@@ -174,11 +174,11 @@ struct Place {
 
 enum class Verb { kAllReduce, kReduce, kReduceScatter };
 
-/// Runs a case as one collective, and compares all ranks' buffers byte by byte.
+/// Runs a case as one collective, and compares the buffers of all ranks byte by byte.
 void expect_reduced(EngineJob& job, Verb verb, const ReductionCase& what, bool in_place) {
   const int ranks = job.world_size();
   const int root = ranks - 1;
-  ReductionCase parts = what;  // of all ranks, for a reduce-scatter
+  ReductionCase parts = what;  // parts of all ranks, for a reduce-scatter
   if (verb == Verb::kReduceScatter) parts.count *= static_cast<std::size_t>(ranks);
   const Bytes all = parts.result(ranks);
   const std::size_t part = what.count * size_of(what.dtype);
@@ -247,11 +247,11 @@ TEST_P(Reductions, GiveWhatAPlainComputationGives) {
   }
 }
 
-// Contributions that are scaled in blocks, and chunk by chunk through slots.
+// Contributions are scaled in blocks, and also chunk by chunk through slots.
 TEST_P(Reductions, OfManyElementsAreScaledOnce) {
   for (const Verb verb : {Verb::kAllReduce, Verb::kReduce, Verb::kReduceScatter}) {
     for (const bool in_place : {false, true}) {
-      // The last counts are cut into equal chunks, each of which replaces another in its slot.
+      // The last counts are cut into equal chunks, each of which overwrites another in its slot.
       for (const auto& [dtype, count] : {std::pair(DType::kFloat32, std::size_t{60'001}),
                                          std::pair(DType::kBFloat16, std::size_t{60'001}),
                                          std::pair(DType::kComplex128, std::size_t{1} << 16)}) {
@@ -268,7 +268,7 @@ TEST_P(Reductions, OfManyElementsAreScaledOnce) {
   }
 }
 
-// At most four ranks, and a power of two, so that averages are exact.
+// There are at most four ranks, and a power of two, so that averages are exact.
 INSTANTIATE_TEST_SUITE_P(Nodes, Reductions,
                          testing::Combine(testing::Values(std::vector<int>{1}, std::vector<int>{2},
                                                           std::vector<int>{1, 1},
@@ -301,7 +301,7 @@ TEST(ScaledAllReduces, GiveTheSameByEveryAlgorithm) {
   }
 }
 
-// A loss scale changes from step to step; the plan is that of the first use.
+// A loss scale changes from step to step, but the plan remains that of the first use.
 TEST(PremultipliedSums, TakeAnotherScaleAtEachUseWithoutANewAgreement) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, 10);
   for (int use = 0; use < 3; ++use) {

@@ -1,4 +1,4 @@
-// A call that is rejected while a peer writes its result.
+// Tests a call that is rejected while a peer writes its result.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using test::view;
 
 constexpr int kExposingRanks = 3, kExposingRoot = 1;
 
-/// Visits every range in `tensor`, in private memory of `rank`, that the rank has exposed.
+/// Accesses every range of `tensor`, in private memory of `rank`, that the rank has exposed.
 std::vector<std::unique_ptr<ExposureAccess>> visit_exposures(EngineJob& job, int rank,
                                                              const std::vector<float>& tensor) {
   const std::span<std::byte> memory = job.transport(rank).memory(rank);
@@ -38,9 +38,8 @@ std::vector<std::unique_ptr<ExposureAccess>> visit_exposures(EngineJob& job, int
   return visits;
 }
 
-/// Rank 0 has begun a second broadcast, and the test writes to its result in place of the root,
-/// which has not begun it. The last rank calls another operation with this name, so all are
-/// rejected.
+/// Rank 0 has begun a second broadcast. The test writes to its result instead of the root, which
+/// has not begun it. The last rank calls another operation with this name, so all are rejected.
 class RevokedExposures : public testing::Test {
  protected:
   RevokedExposures()
@@ -74,7 +73,7 @@ class RevokedExposures : public testing::Test {
   void end_visits() { visits_.clear(); }
 
  private:
-  /// Options with which every size is exposed.
+  /// Returns options with which every size is exposed.
   static Options options() {
     Options options;
     options.link_costs = "memory_latency_us=0,private_read_us=0";

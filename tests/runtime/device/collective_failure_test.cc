@@ -1,5 +1,5 @@
-// Collectives on device memory whose library fails, or in which a rank freezes: all ranks get the
-// same error, and every ticket ends.
+// Collectives on device memory fail in the library, or a rank freezes in them. All ranks must get
+// the same error, and every ticket must end.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using test::FaultPlan;
 using test::FaultyCommunicator;
 using test::JobDevices;
 
-/// One use of a collective by three ranks of one node, in which one rank's group has a fault.
+/// One use of a collective by three ranks of one node. The group of one rank has a fault.
 class FaultyCollective {
  public:
   FaultyCollective(const test::CollectiveCall& call, std::uint64_t seed, const FaultPlan& plan)
@@ -94,7 +94,7 @@ TEST_P(DeviceCollectiveFailure, OfARankThatFreezesIsEndedByWhoeverWaits) {
     faulty.run_to_end();
     for (int rank = 0; rank < FaultyCollective::kRanks; ++rank) {
       EXPECT_THAT(faulty.error(rank), testing::HasSubstr("waited too long")) << "rank " << rank;
-      faulty.job.device(rank).settle();  // No enqueued work remains.
+      faulty.job.device(rank).settle();  // no enqueued work remains
     }
   }
 }

@@ -15,13 +15,13 @@
 
 namespace kolo::test {
 
-/// Counts the calls of a job's first rank to the collectives of a group: of all ranks, or of the
-/// given members. It outlives the job.
+/// Counts the calls of rank 0 to the collectives of one group: "world" or the given members. It
+/// must outlive the job.
 class CallCounter {
  public:
   explicit CallCounter(std::string members = "world") : members_(std::move(members)) {}
 
-  /// For `JobDevices::wrap`.
+  /// A test passes this function to `JobDevices::wrap`.
   std::unique_ptr<DeviceCommunicator> wrap(int rank, const std::string& members,
                                            std::unique_ptr<DeviceCommunicator> group) {
     if (rank != 0 || members != members_) return group;
@@ -30,7 +30,7 @@ class CallCounter {
     return counted;
   }
 
-  /// Calls since the last time.
+  /// Returns the number of calls since the previous `calls()`.
   std::uint64_t calls() {
     const std::uint64_t now = group_->calls();
     return now - std::exchange(seen_, now);
@@ -42,7 +42,7 @@ class CallCounter {
   std::uint64_t seen_ = 0;
 };
 
-/// A job that counts the calls of its first rank to the library.
+/// A job that counts the calls of rank 0 to the device's library.
 class CountedJob {
  public:
   explicit CountedJob(const std::vector<int>& nodes, const Options& options = {})
@@ -55,7 +55,7 @@ class CountedJob {
 
   int ranks() const { return job.world_size(); }
 
-  /// Runs the operation that `make` returns for each rank, which must succeed.
+  /// Runs the operation that `make` returns for each rank. The test fails if an operation fails.
   void run(const std::function<std::shared_ptr<Operation>(const OperationCalls&, int rank)>& make) {
     std::vector<std::shared_ptr<Operation>> operations;
     for (int rank = 0; rank < ranks(); ++rank) {
@@ -66,7 +66,7 @@ class CountedJob {
     for (const auto& operation : operations) ASSERT_EQ(error_of(*operation), "");
   }
 
-  /// Calls to the collectives of all ranks, and to those of the node, since the last time.
+  /// Return the calls to the collectives of all ranks, and of the node, since the previous query.
   std::uint64_t calls() { return world_.calls(); }
   std::uint64_t calls_in_node() { return node_.calls(); }
 
@@ -77,7 +77,7 @@ class CountedJob {
   EngineJob job;
 };
 
-/// One use of each collective, in place if possible.
+/// Runs each collective once out of place, and once in place.
 inline void run_all(CountedJob& counted,
                     const std::function<void(const std::string&)>& after_each) {
   for (const CollectiveCall& call : collective_calls()) {

@@ -17,12 +17,12 @@
 
 namespace kolo::test {
 
-/// The buffers of operations of a group's members, in the memory of any kind of device.
+/// Moves the buffers of a group's operations to the memory of any kind of device.
 class GroupBuffers {
  public:
   explicit GroupBuffers(GroupJob& job) : job_(job) {}
 
-  /// Copies the buffers of member `rank` of `ranks` to the device of a rank of the job.
+  /// Copies the buffers of member `rank` of `ranks` to the device of rank `rank_of_job` of the job.
   void move(Operation& operation, int rank, int ranks, int rank_of_job) {
     operation.memory = MemoryKind::kDevice;
     for_each_buffer(operation, rank, ranks, [&](auto*& buffer, std::size_t bytes, bool is_input) {
@@ -41,7 +41,7 @@ class GroupBuffers {
     });
   }
 
-  /// A copy of host memory on the device of a rank of the job.
+  /// Copies host memory to the device of rank `rank_of_job`.
   DeviceMemory upload(int rank_of_job, std::span<const float> host) {
     Device& device = job_.device(rank_of_job);
     const DeviceMemory pinned = device.allocate(host.size_bytes(), MemoryKind::kPinned);
@@ -58,7 +58,7 @@ class GroupBuffers {
     return {values, values + view.count};
   }
 
-  /// Copies results back, and frees everything. Precondition: the operations are done.
+  /// Copies results back and frees all buffers. The operations must be done.
   void bring_back() {
     for (const Moved& moved : moved_) {
       if (moved.is_input) continue;
@@ -92,7 +92,7 @@ class GroupBuffers {
   std::vector<Moved> moved_;
 };
 
-/// Sums of two tensors in a group of three ranks, `ranks` of the job.
+/// Tests sums of two tensors in a group of three ranks. `ranks` are their numbers in the job.
 inline void expect_grouped_sums(GroupJob& job, const std::vector<int>& ranks,
                                 const std::vector<std::shared_ptr<GroupEngine>>& members) {
   GroupBuffers moved(job);
@@ -126,8 +126,8 @@ inline void expect_grouped_sums(GroupJob& job, const std::vector<int>& ranks,
   }
 }
 
-/// Row-sparse sums of two tables: each member has one row of its own, and two with an index that
-/// all members have.
+/// Tests row-sparse sums of two tables. Each member has one row with an index that no other member
+/// has, and two rows with an index that all members have.
 inline void expect_rows(GroupJob& job, const std::vector<int>& ranks,
                         const std::vector<std::shared_ptr<GroupEngine>>& members) {
   constexpr std::size_t kHeight = 9, kWidth = 5, kShared = 7;
@@ -173,9 +173,9 @@ inline void expect_rows(GroupJob& job, const std::vector<int>& ranks,
   }
 }
 
-/// Every collective of `collective_calls`, and sums of several tensors and of rows, in a group of
-/// three ranks of a job of four. `make_device` makes the devices, and `connections` connects the
-/// group's collectives.
+/// Tests every collective of `collective_calls`, and sums of several tensors and of rows, in a
+/// group of three ranks of a job of four. `make_device` makes the devices, and `connections`
+/// connects the group's collectives.
 inline void expect_group_collectives(const GroupJob::MakeDevice& make_device, std::uint64_t seed,
                                      HostConnections* connections = nullptr) {
   GroupJob job(ProcessGrid::with_node_sizes({2, 2}), seed, std::size_t{4} << 20,

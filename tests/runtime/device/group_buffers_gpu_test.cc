@@ -1,4 +1,4 @@
-// The tests of group_buffers_test.cc on a GPU, whose memory the ranks of one process share.
+// Runs the tests of group_buffers_test.cc on a GPU whose memory the ranks of one process share.
 
 #include <gtest/gtest.h>
 

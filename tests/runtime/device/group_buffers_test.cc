@@ -1,5 +1,5 @@
-// Operations on device memory in groups, for any interleaving: by collectives of the device that
-// are connected when a group first needs them, or through pinned memory.
+// Tests operations on device memory in groups, for any interleaving. They use collectives of the
+// device, connected when a group first needs them, or pinned memory.
 
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ class ConnectedGroups {
       : job(ProcessGrid::with_node_sizes({3}), seed, std::size_t{4} << 20,
             {.arena_bytes = GroupJob::kJobArena}, seeded_devices(seed), &connections) {}
 
-  /// An all-reduce of ones that one member begins.
+  /// Begins an all-reduce of ones on one member.
   std::shared_ptr<Operation> begin(GroupEngine& member, std::vector<float>& data) {
     data.assign(100, 1);
     Operation operation{
@@ -119,7 +119,7 @@ TEST(DeviceCommunicators, FailWithTheirNameAndLeaveOthersAlone) {
                kept = all.job.create_all({1, 0, 2}, "kept");
     std::vector<std::vector<float>> data(5);
     const auto waiting = all.begin(*lost[0], data[0]);
-    // The other member aborts while the first one's collective, or its connection, is open.
+    // The other member aborts while the first member's collective or connection is open.
     lost[1]->engine().abort({.code = ErrorCode::kTimeout, .rank = 1, .what = "waited too long"});
     all.job.finish({waiting}, std::chrono::milliseconds(50));
     EXPECT_NE(test::error_of(*waiting).find("waited too long"), std::string::npos);

@@ -1,5 +1,5 @@
-// Gradient sets of a group in device memory, for any interleaving: the device's collectives sum
-// buckets among the group's members, which connect when the first of them needs that.
+// Tests gradient sets of a group in device memory, for any interleaving. The device's collectives
+// sum buckets among the group's members; members connect when one of them first needs it.
 
 #include <gtest/gtest.h>
 
@@ -26,13 +26,13 @@ using test::HostConnections;
 const std::vector<std::size_t> kElements = {5, 64, 1, 333, 17};
 const std::vector<int> kMembers = {3, 1, 0};
 
-/// Small integers, whose sums over three ranks are exact in any order.
+/// Returns small integers, whose sums over three ranks are exact in any order.
 float element(int rank, std::size_t gradient, std::size_t index, int iteration) {
   const auto pattern = static_cast<int>((index + gradient) % 11) + 1;
   return static_cast<float>(3 * (rank + 1) * pattern * (iteration + 1));
 }
 
-/// A member of the group: its gradient set, and the stream that writes its gradients late.
+/// A member of the group: its gradient set, and the stream that writes gradients after their marks.
 struct Member {
   Engine* engine = nullptr;
   std::shared_ptr<GradientSetState> set = {};

@@ -1,5 +1,5 @@
-// Operations on device memory that use a collective of the device's library make one call, in the
-// caller's memory; others make none.
+// An operation on device memory that uses the device's library makes one call, in the caller's
+// memory. Other operations make no call.
 
 #include <gtest/gtest.h>
 
@@ -194,8 +194,7 @@ TEST(NativeCollectives, ScaleSumsForAllInABucket) {
   }
 }
 
-/// The expected buffers of a rank after a sum in which elements of rank r have the weight
-/// `weight(r)`.
+/// Returns a rank's expected buffers after a sum in which rank r has the weight `weight(r)`.
 std::vector<float> weighted(const CollectiveSpec& spec, int rank, bool in_place,
                             const std::function<float(int)>& weight) {
   std::vector<float> expected;

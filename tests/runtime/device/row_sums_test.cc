@@ -1,5 +1,4 @@
-// Row-sparse sums in device memory, for any interleaving: the device adds rows up, and its library
-// moves them.
+// Tests row-sparse sums in device memory, for any interleaving: the library moves rows to be added.
 
 #include <gtest/gtest.h>
 
@@ -26,12 +25,12 @@ RowTable on_device(std::size_t height, std::size_t width, DType dtype = DType::k
   return {.height = height, .width = width, .dtype = dtype, .memory = MemoryKind::kDevice};
 }
 
-/// A rank's rows of one table; the rank's stream writes them late.
+/// A rank's rows of one table. The rank's stream writes them after the call.
 struct LateRows {
   DeviceMemory pinned, memory;
 };
 
-/// A job that counts the calls of its first rank to the library.
+/// A job that counts the calls of rank 0 to the library.
 class RowsJob {
  public:
   RowsJob(const std::vector<int>& nodes, std::uint64_t seed)
@@ -48,7 +47,7 @@ class RowsJob {
 
   int ranks() const { return job.world_size(); }
 
-  /// Sums these rows, given by table and rank; `results()` has the results of all ranks.
+  /// Sums these rows, given by table and rank. `results()` then returns the results of all ranks.
   void run(const std::vector<RowTable>& tables, const std::vector<std::vector<Rows>>& rows,
            const RowOptions& options, const std::string& name) {
     std::vector<std::shared_ptr<RowReduction>> calls;
@@ -80,7 +79,7 @@ class RowsJob {
 
   std::vector<std::vector<RowSums>>& results() { return results_; }
 
-  /// Calls of the first rank since the last time.
+  /// Returns the calls of rank 0 since the previous `calls()`.
   std::uint64_t calls() { return counter_.calls(); }
 
  private:
@@ -106,7 +105,7 @@ class RowsJob {
 
  private:
   std::vector<std::unique_ptr<Stream>> streams_;
-  std::vector<std::vector<RowSums>> results_;  // by rank and table; used again
+  std::vector<std::vector<RowSums>> results_;  // by rank and table; reused
 };
 
 std::vector<std::vector<Rows>> draw(unsigned seed, const std::vector<RowTable>& tables, int ranks,
@@ -139,7 +138,7 @@ TEST(DeviceRows, AreSummedInTheOrderOfRanks) {
         for (const RowForm form : {RowForm::kAuto, RowForm::kRows, RowForm::kTable}) {
           if (exchange == RowForm::kTable && form == RowForm::kRows) continue;
           const bool is_scaled = round >= 2 && is_float(tables.front().dtype);
-          // The library rounds sums before they are multiplied; a factor of 2 adds no error.
+          // The library rounds sums before they are multiplied. A factor of 2 adds no error.
           const RowOptions options{
               .op = round % 2 == 0 ? ReduceOp::kSum : ReduceOp::kAverage,
               .result = form,
@@ -170,7 +169,7 @@ TEST(DeviceRows, AreMovedByTheLibraryFromMemoryThatIsUsedAgain) {
   RowsJob job({2}, 3);
   const auto rows = draw(1, tables, 2, 40);
   job.run(tables, rows, {.exchange = RowForm::kRows}, "rows");
-  EXPECT_EQ(job.calls(), 4U);  // To owners and to all ranks, for each table.
+  EXPECT_EQ(job.calls(), 4U);  // for each table, to owners and to all ranks
   job.run(tables, rows, {.exchange = RowForm::kTable}, "tables");
   EXPECT_EQ(job.calls(), 2U);
   const AllocationCounts before = job.job.device(0).allocation_counts();

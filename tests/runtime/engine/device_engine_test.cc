@@ -1,6 +1,6 @@
-// Gradients in device memory, on devices that are host memory with seeded streams. Engines,
-// schedules and the order of launches are those of a GPU job, and every interleaving of engines and
-// streams can be replayed.
+// Tests gradients in device memory, on devices that are host memory with seeded streams. Engines,
+// schedules and the order of launches are those of a GPU job. Every interleaving of engines and
+// streams can be repeated.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,12 +25,12 @@ using test::EngineJob;
 using test::error_of;
 using test::JobDevices;
 
-/// Small integers, so that sums are exact in any order.
+/// Returns small integers, so that sums are exact in any order.
 float element(int rank, std::size_t index, int iteration) {
   return static_cast<float>((rank + 1) * (static_cast<int>(index % 11) + 1) * (iteration + 1));
 }
 
-/// A training loop on every rank, where a separate stream writes the gradients late.
+/// A training loop on every rank. A separate stream writes the gradients after they are marked.
 class DeviceTraining {
  public:
   DeviceTraining(const std::vector<int>& nodes, const Options& options, std::uint64_t seed,
@@ -58,8 +58,8 @@ class DeviceTraining {
     for (const auto& set : sets) set->registration().wait(std::chrono::milliseconds(1));
   }
 
-  /// Enqueues the writes of one iteration, in a different order on every rank, and marks each
-  /// gradient before its write has run.
+  /// Marks each gradient and enqueues its write, in a different order on every rank. No write has
+  /// run before its mark.
   void mark_all(int iteration) {
     for (int rank = 0; rank < job.world_size(); ++rank) {
       std::vector<std::size_t> order(counts_.size());
@@ -88,7 +88,7 @@ class DeviceTraining {
 
   using Has = std::function<bool(int rank, std::size_t gradient)>;
 
-  /// The averages over all ranks of the gradients of ranks for which `has` is true.
+  /// Expects the averages over all ranks of the gradients for which `has` returns true.
   void expect_averages(
       int iteration, const Has& has = [](int, std::size_t) { return true; }) {
     for (int rank = 0; rank < job.world_size(); ++rank) {
@@ -128,9 +128,8 @@ struct DeviceCase {
 
 class DeviceGradients : public testing::TestWithParam<DeviceCase> {};
 
-// Buckets of one and of many gradients, small sizes, in the arena and packed. The host's
-// collectives report different orders of calls between ranks, so this checks the order of launches,
-// too.
+// Buckets have one or many gradients and small sizes, in the arena and packed. The host's
+// collectives also report if ranks launch them in different orders.
 TEST_P(DeviceGradients, AverageForAnyInterleaving) {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     const bool in_arena = seed % 2 == 0;
@@ -202,8 +201,8 @@ std::vector<DeviceCase> all_cases() {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, DeviceGradients, testing::ValuesIn(all_cases()));
 
-// `wait` on a stream returns while copies are under way; the stream's later work sees the result,
-// and the next iteration may be marked at once.
+// `wait` on a stream returns while copies are in flight. The stream's later work sees the result,
+// and the next iteration may be marked immediately.
 TEST(DeviceEngine, AStreamWaitsInsteadOfTheProcessor) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -243,7 +242,7 @@ TEST(DeviceEngine, AStreamWaitsInsteadOfTheProcessor) {
   }
 }
 
-// The end of an iteration that a stream waits for must not end the next one, which has begun.
+// The end of an iteration for which a stream waits must not end the next, which has already begun.
 TEST(DeviceEngine, AGradientIsWaitedForInItsIteration) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -294,8 +293,8 @@ TEST(DeviceEngine, BitsDoNotDependOnTiming) {
   }
 }
 
-// No device memory is allocated, and on one node no heap memory. (Between nodes, frames of the
-// coordinator and messages of the in-process network take some.)
+// A step allocates no device memory, and on one node no heap memory. (Between nodes, the
+// coordinator's frames and the in-process network's messages allocate some.)
 TEST(DeviceEngine, ASteadyStepAllocatesNothing) {
   for (const std::vector<int>& nodes : std::initializer_list<std::vector<int>>{{4}, {2, 2}}) {
     DeviceTraining training(nodes,
@@ -311,7 +310,7 @@ TEST(DeviceEngine, ASteadyStepAllocatesNothing) {
       training.mark_all(iteration);
       const test::AllocationCounter heap;
       training.job.run_until_idle();
-      if (nodes.size() == 1 && iteration >= 10) {  // Queues have reached their final size.
+      if (nodes.size() == 1 && iteration >= 10) {  // queues have their final size
         const std::size_t calls = heap.calls();
         const test::AllocationCounter idle;
         training.job.run_until_idle();

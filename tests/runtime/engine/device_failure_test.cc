@@ -1,5 +1,5 @@
-// Failures on devices: errors of their libraries, ranks that freeze inside a collective, aborts
-// that hang. Every rank gets the error, and every ticket ends.
+// Tests failures on devices: errors of their libraries, ranks that freeze in a collective, and
+// aborts that hang. Every rank must get the error, and every ticket must end.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ constexpr int kRanks = 4;
 constexpr int kFaulty = 2;
 constexpr std::size_t kCount = 600;
 
-/// Two nodes of two ranks; one group of one rank has a fault.
+/// A job of two nodes with two ranks each. One group of one rank has a fault.
 class FaultyJob {
  public:
   FaultyJob(std::uint64_t seed, const std::string& members, const FaultPlan& plan,
@@ -47,7 +47,7 @@ class FaultyJob {
     }
   }
 
-  /// Runs until all engines have ended, including the time for which they linger after a failure.
+  /// Runs until all engines have ended. After a failure they run on for some time.
   void run_to_end() {
     job.run_until(
         [&] {
@@ -103,8 +103,8 @@ TEST_P(DeviceFailure, OfTheLibraryIsTheSameErrorOnAllRanks) {
   }
 }
 
-// The frozen rank's engine is alive, so only a waiting rank can end the collective: here rank 0, as
-// after its operation_timeout.
+// The frozen rank's engine still polls, so only a waiting rank can end the collective. Here rank 0
+// does so, as after its operation_timeout.
 TEST_P(DeviceFailure, ARankFrozenInACollectiveIsAborted) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -121,7 +121,7 @@ TEST_P(DeviceFailure, ARankFrozenInACollectiveIsAborted) {
     faulty.run_to_end();
     for (int rank = 0; rank < kRanks; ++rank) {
       EXPECT_THAT(faulty.error(rank), testing::HasSubstr("waited too long")) << "rank " << rank;
-      faulty.job.device(rank).settle();  // No enqueued work remains.
+      faulty.job.device(rank).settle();  // no enqueued work remains
     }
   }
 }

@@ -1,5 +1,5 @@
-// Whole ranks with devices, one per thread: engine threads, device streams that are threads, and a
-// user's thread with its own stream, so that the thread sanitizer sees all hand-overs.
+// Tests whole ranks with devices: engine threads, device streams that are threads, and a user's
+// thread with a stream. ThreadSanitizer thus sees all synchronisation between them.
 
 #include <gtest/gtest.h>
 
@@ -156,7 +156,7 @@ TEST(DeviceThreads, StreamsComputeReduceAndUseTheResult) {
     run.poll_until([] { return false; }, [&] { return end->done(); });
     rank.close();
     for (int iteration = 0; iteration < kIterations; ++iteration) {
-      // The mean of 0, 1 and 2, and the iteration.
+      // The expected result is the mean of 0, 1 and 2, plus the iteration.
       const float result = results[static_cast<std::size_t>(iteration)];
       if (result != static_cast<float>(iteration + 1)) {
         throw std::runtime_error("iteration " + std::to_string(iteration) + " gave " +
@@ -166,8 +166,7 @@ TEST(DeviceThreads, StreamsComputeReduceAndUseTheResult) {
   });
 }
 
-// Device collectives on the parts of all ranks, then a message to the next rank through pinned
-// memory.
+// Device collectives use the parts of all ranks. A message then passes through pinned memory.
 TEST(DeviceThreads, BuffersTravelBehindTheirStreams) {
   auto endpoints = make_memory_rendezvous(kRanks, kLimit);
   HostCommunicatorHub hub({0, 1, 2});

@@ -1,4 +1,4 @@
-// Exceptions anywhere in an engine: all ranks get one error, and no thread waits for ever.
+// Tests exceptions anywhere in an engine. All ranks get one error, and no thread waits forever.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,10 +38,10 @@ using testing::Each;
 using testing::HasSubstr;
 
 constexpr Duration kTick = std::chrono::milliseconds(10);
-/// The rank on which something throws.
+/// The rank on which a call or allocation throws.
 constexpr int kFaulty = 1;
 
-/// A sparse gradient, a dense one, and one on a 16-bit wire.
+/// Returns a sparse gradient, a dense one, and one on a 16-bit wire.
 std::vector<GradientSpec> model() {
   std::vector<GradientSpec> gradients{{.name = "sparse", .shape = {65, 64}},
                                       {.name = "bias", .shape = {65}},
@@ -50,8 +50,8 @@ std::vector<GradientSpec> model() {
   return gradients;
 }
 
-/// A program on each rank of a job: operations of all kinds, messages of all sizes and iterations
-/// of a gradient set. It goes on after errors.
+/// A program on each rank of a job: operations of all kinds, messages of all sizes, and iterations
+/// of a gradient set. It continues after errors.
 class Program {
  public:
   explicit Program(EngineJob& job) : job_(job) {}
@@ -86,7 +86,7 @@ class Program {
     }
   }
 
-  /// The error that ended the job on each rank; empty if the job goes on.
+  /// Returns the error that ended the job on each rank; empty if the job continues.
   std::vector<std::string> failures() {
     std::vector<std::shared_ptr<Operation>> late;
     for (std::size_t rank = 0; rank < ranks(); ++rank) {
@@ -134,17 +134,17 @@ class Program {
 };
 
 struct Outcome {
-  std::size_t points = 0;  // calls or allocations passed
+  std::size_t points = 0;  // calls or allocations that were passed
   bool has_thrown = false;
   std::vector<std::string> failures = {};
 };
 
-/// Options with many chunks, for which all contributions are exposed.
+/// Returns options with many chunks, with which all contributions are exposed.
 Options options() {
   return {.link_costs = "memory_latency_us=0,private_read_us=0", .chunk_bytes = 512};
 }
 
-/// Runs the program with a fault at one call of a transport.
+/// Runs the program with a fault in one call of a transport.
 Outcome run_with_call_fault(const std::vector<int>& nodes, std::size_t at) {
   CallFault fault(at);
   EngineJob job(
@@ -164,7 +164,7 @@ Outcome run_with_call_fault(const std::vector<int>& nodes, std::size_t at) {
   return outcome;
 }
 
-/// Runs the program with a fault at one allocation within `poll`.
+/// Runs the program with a fault in one allocation within `poll`.
 Outcome run_with_allocation_fault(const std::vector<int>& nodes, std::size_t at) {
   std::size_t left = at;
   EngineJob job(ProcessGrid::with_node_sizes(nodes), options(), at, std::nullopt,
@@ -189,7 +189,7 @@ TEST_P(EngineExceptions, OfTheTransportAreOneErrorOnAllRanks) {
   ASSERT_THAT(clean.failures, Each(""));
   for (std::size_t at = 0; at < clean.points; ++at) {
     const Outcome outcome = run_with_call_fault(GetParam(), at);
-    if (!outcome.has_thrown) continue;  // This interleaving had fewer calls.
+    if (!outcome.has_thrown) continue;  // this interleaving had fewer calls
     EXPECT_THAT(outcome.failures[0],
                 AnyOf(HasSubstr("planned fault"), HasSubstr("an exception of an unknown type")))
         << "call " << at;
@@ -250,7 +250,7 @@ TEST(EngineException, OfACodecIsOneErrorOnAllRanks) {
   }
 }
 
-/// One rank of a job whose engine is driven by its own thread and by the waiting one.
+/// One rank of a job whose engine is driven by its own thread and by the waiting thread.
 class DrivenRank {
  public:
   DrivenRank(Transport& transport, const ProcessGrid& grid, const WaitPolicy& policy)
@@ -265,7 +265,7 @@ class DrivenRank {
     engine_.submit(operation);
     return operation;
   }
-  /// Runs the operation. Returns its error, or an empty text.
+  /// Runs the operation. Returns its error, or an empty string.
   std::string run(OperationKind kind, const std::string& name) {
     return error_after([&, operation = submit(kind, name)] {
       operation->ticket->wait_within({.time = std::chrono::seconds(60)}, &progress_engine_);

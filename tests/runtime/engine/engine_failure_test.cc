@@ -1,4 +1,4 @@
-// Operations when ranks disagree, freeze, abort or close.
+// Tests operations when ranks disagree, freeze, abort or close.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 constexpr Duration kTick = std::chrono::milliseconds(10);
 
-/// Waits without a limit.
+/// Waits without a limit, and returns the error.
 std::string error_of_wait(const Operation& operation) {
   try {
     operation.ticket->wait(std::chrono::milliseconds(0));
@@ -32,8 +32,8 @@ std::string error_of_wait(const Operation& operation) {
 
 class Disagreements : public testing::TestWithParam<std::vector<int>> {
  protected:
-  /// Submits one operation per rank, each with a waiting thread, runs to the end, and returns the
-  /// one error that all ranks must have.
+  /// Submits one operation per rank, each with a waiting thread, and runs until all have ended.
+  /// Returns the error, which must be equal on all ranks.
   std::string common_error(EngineJob& job, std::vector<Operation> operations) {
     std::vector<std::shared_ptr<Operation>> submitted;
     std::vector<std::thread> waiting;
@@ -102,7 +102,7 @@ TEST_P(Disagreements, OneRankEndsWhileOthersWait) {
     if (rank != 1) sums.push_back(job.submit(rank, operations[static_cast<std::size_t>(rank)]));
   }
   ends.push_back(job.submit(1, {.kind = OperationKind::kClose}));
-  job.finish(sums);  // No time passes.
+  job.finish(sums);  // no time passes
   for (const auto& sum : sums) {
     EXPECT_THAT(error_of(*sum),
                 HasSubstr("rank 1 has closed and takes no part in 'x': all_reduce"));
@@ -122,8 +122,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Disagreements,
                          testing::Values(std::vector<int>{2}, std::vector<int>{3},
                                          std::vector<int>{1, 1}, std::vector<int>{2, 2}));
 
-// Rank 1 waits for 'y' while rank 0 waits for its gradients, of which rank 1 has marked one: the
-// set fails on both ranks, and the name can be registered again.
+// Rank 1 waits for 'y' while rank 0 waits for its gradients, one of which rank 1 has marked. The
+// set fails on both ranks, and its name can be registered again.
 TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
   EngineJob job(ProcessGrid::with_node_sizes({2}), {.fusion_bytes = 0}, 18);
   const auto register_set = [&] {
@@ -173,8 +173,7 @@ TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
   }
 }
 
-// Rank 1 registers its set again before rank 0 has registered it: that must not count as rank 0's
-// vote.
+// Rank 1 registers its set again before rank 0 does so once. This must not count as rank 0's vote.
 TEST(Engine, ASetThatIsRegisteredTwiceCountsOnce) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     EngineJob job(ProcessGrid::with_node_sizes({2}), {}, seed);
@@ -206,8 +205,8 @@ TEST(Engine, ASetThatIsRegisteredTwiceCountsOnce) {
   }
 }
 
-// Rank 0 has begun both buckets of its set, rank 1 neither; rank 1 waits for 'y' instead. Rank 0's
-// buckets are abandoned, all ranks get one error, and later operations work.
+// Rank 0 has begun both buckets of its set. Rank 1 has begun neither and waits for 'y' instead.
+// Rank 0's buckets are abandoned, all ranks get one error, and later operations work.
 TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     EngineJob job(ProcessGrid::with_node_sizes({3}), {.fusion_bytes = 0}, seed);
@@ -255,7 +254,7 @@ TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
     EXPECT_EQ(errors[1], errors[0]);
     EXPECT_EQ(errors[2], errors[0]);
     EXPECT_TRUE(sets[1]->failed());
-    // No trace is left once the open inquiries are answered.
+    // Nothing remains after the open inquiries are answered.
     job.run_until_idle(kTick);
 
     std::vector<std::vector<float>> data(3, std::vector<float>(100, 1.0F));
@@ -344,14 +343,14 @@ TEST(Engine, EveryTicketIsAnsweredWhenARankAborts) {
   EXPECT_THAT(error_of(*late), HasSubstr("rank 2 left"));
 }
 
-// There is no peer that needs the error, so no time has to pass.
+// No peer needs the error, so no time has to pass.
 TEST(Engine, ARankWithoutPeersEndsAtOnceWhenItAborts) {
   EngineJob job(ProcessGrid::with_node_sizes({1}), {}, 3);
   job.engine(0).abort({.code = ErrorCode::kInternal, .rank = 0, .what = "broke"});
   job.run_until([&] { return job.engine(0).ended(); });
 }
 
-// However short the time-out of the waits is, they first learn which rank is missing.
+// Waits learn which rank is missing before they time out, for any timeout.
 TEST(Engine, AStallIsNamedBeforeTheWaitsTimeOut) {
   for (const int seconds : {1, 3, 12, 15, 60, 600}) {
     for (const std::vector<int>& nodes : {std::vector<int>{3}, {1, 1}, {2, 1}}) {
@@ -363,7 +362,7 @@ TEST(Engine, AStallIsNamedBeforeTheWaitsTimeOut) {
       for (int rank = 0; rank < job.world_size(); ++rank) {
         if (rank == 1) continue;
         operations.push_back(job.submit(rank, test::all_reduce("x", data)));
-        operations.back()->ticket->event();  // Counts as waiting.
+        operations.back()->ticket->event();  // counts as waiting
       }
       const TimePoint begin = job.clock().now();
       job.finish(operations, Duration(timeout) / 1000);

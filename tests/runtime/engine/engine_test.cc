@@ -20,7 +20,7 @@ using test::EngineJob;
 using test::error_of;
 using test::view;
 
-/// Small integers, so that sums are exact in any order.
+/// Returns small integers, so that sums are exact in any order.
 float element(int rank, std::size_t index) {
   return static_cast<float>((rank + 1) * (static_cast<int>(index % 11) + 1));
 }
@@ -81,8 +81,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, EngineShapes,
 
 class GradientSets : public testing::TestWithParam<std::vector<int>> {};
 
-// Marks gradients in a different order on every rank, in arena and user memory, for several fusion
-// limits, and compares with sums that are exact.
+// Gradients are marked in a different order on every rank, in arena and user memory, for several
+// fusion limits, and compared with exact sums.
 TEST_P(GradientSets, AverageInAnyOrderOfReadiness) {
   for (const std::size_t fusion_bytes : std::initializer_list<std::size_t>{0, 300, 1U << 16}) {
     for (bool in_arena : {true, false}) {
@@ -145,8 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, GradientSets,
                                          std::vector<int>{4}, std::vector<int>{1, 1},
                                          std::vector<int>{2, 2}, std::vector<int>{2, 1, 1}));
 
-// Equal plans and inputs give equal bits for every interleaving, and with `direct` for every fusion
-// limit.
+// Equal plans and inputs give equal bits for any interleaving, and with `direct` any fusion limit.
 TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
   std::vector<float> reference;
   for (const std::size_t fusion_bytes : std::initializer_list<std::size_t>{
@@ -190,7 +189,7 @@ TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
   }
 }
 
-// Each input is rounded once, summed in fp32 in rank order, scaled, and rounded once.
+// Each input is rounded once, summed in float32 in rank order, scaled, and rounded once more.
 TEST(Engine, SixteenBitWireRoundsOnce) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.algorithm = "direct"}, 3);
   constexpr std::size_t kElements = 257;
@@ -221,9 +220,9 @@ TEST(Engine, SixteenBitWireRoundsOnce) {
   }
 }
 
-// Gradients far from float16's range: after a few iterations exponents are adapted, equally on all
-// ranks, for every schedule that 16-bit buckets may take. A gradient that is not finite stays so,
-// and changes no exponent.
+// Gradients are far from float16's range. After a few iterations exponents are adapted, equally on
+// all ranks, for every schedule of 16-bit buckets. A gradient that is not finite stays so, and
+// changes no exponent.
 TEST(Engine, Float16WireFindsTheRangeOfEachGradient) {
   constexpr std::size_t kElements = 1031;
   constexpr int kJobRanks = 3, kIterations = 12, kInfiniteAt = 9;
@@ -277,8 +276,8 @@ TEST(Engine, Float16WireFindsTheRangeOfEachGradient) {
       EXPECT_EQ(std::isinf(at(sets[2], 0)[7]), iteration == kInfiniteAt);
       if (iteration < kInfiniteAt - 1) continue;
       for (std::size_t i = 0; i < kElements; ++i) {
-        // Contributions, a node's sum and the mean are rounded once each, within one binade of the
-        // mean.
+        // Contributions, a node's sum and the mean are rounded once each. They are within one
+        // binade of the mean.
         const double bound = 3 * 0x1p-11 * 1.5;
         EXPECT_NEAR(at(sets[1], 1)[i] / mean[i], 1.0, bound) << i;
         if (iteration == kInfiniteAt && i == 7) continue;

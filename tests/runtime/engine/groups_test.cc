@@ -1,4 +1,4 @@
-// Groups of ranks: created by their members only, independent of each other, and released.
+// Tests groups of ranks: only their members create them, and they are independent and released.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,10 +45,10 @@ std::string error_of(TicketState& ticket) {
   }
 }
 
-/// An operation that one member has begun.
+/// A call that one member has begun.
 struct Work {
   std::function<bool()> done;
-  std::function<void()> expect_right;  ///< Before: the ticket is done.
+  std::function<void()> expect_right;  ///< Before: the call is done.
 };
 
 /// A call that all members of a group make.
@@ -58,7 +58,7 @@ int rank_of_job(const GroupEngine& member, int rank) {
   return member.ranks()[static_cast<std::size_t>(rank)];
 }
 
-/// Ranks are those of the group, and the last one is the root.
+/// Begins a collective. Ranks are numbers in the group, and the last one is the root.
 Work begin_collective(GroupEngine& member, const test::CollectiveCall& call, bool is_uneven,
                       bool in_place) {
   struct State {
@@ -85,7 +85,7 @@ Work begin_collective(GroupEngine& member, const test::CollectiveCall& call, boo
               }};
 }
 
-/// Each member has one row of its own, and two with an index that all members have.
+/// Begins a sum of rows: each member has one row that no other has, and two with a common index.
 Work begin_rows(GroupEngine& member, RowForm exchange) {
   static const Options options{.arena_bytes = GroupJob::kJobArena};
   static const LinkCosts costs;
@@ -122,7 +122,7 @@ Work begin_rows(GroupEngine& member, RowForm exchange) {
               }};
 }
 
-/// Each member sends to the next one, and receives from the one before or from any.
+/// Begins messages: each member sends to the next one, and receives from the previous or any.
 Work begin_messages(GroupEngine& member, std::size_t count) {
   struct State {
     std::vector<float> out, in, expected;
@@ -152,8 +152,7 @@ Work begin_messages(GroupEngine& member, std::size_t count) {
               }};
 }
 
-/// Every collective, with equal and with unequal parts, out of place and in place; rows and
-/// messages.
+/// Returns every collective, with equal and unequal parts, in and out of place; rows; and messages.
 std::vector<GroupCall> group_calls() {
   std::vector<GroupCall> calls;
   for (const test::CollectiveCall& call : test::every_collective_call()) {
@@ -175,8 +174,8 @@ std::vector<GroupCall> group_calls() {
   return calls;
 }
 
-/// All members of these groups make every `stride`-th call from call `first` on, twice and in an
-/// order given by the seed.
+/// Makes all members of these groups make every `stride`-th call from call `first` on, twice, in an
+/// order that the seed determines.
 void expect_groups_work(GroupJob& job,
                         const std::vector<std::vector<std::shared_ptr<GroupEngine>>>& groups,
                         std::mt19937_64& generator, std::size_t first = 0, std::size_t stride = 4) {

@@ -14,8 +14,8 @@
 #include "comm/kernels/reference_kernels.h"
 #include "tests/support/runtime_job.h"
 
-// Whole runtimes, one per thread, whose reductions use several threads: the result must not depend
-// on their number. Buckets are large enough to be divided.
+// Tests whole runtimes, one per thread, whose reductions use several threads. The result must not
+// depend on their number. Buckets are large enough to be divided.
 
 namespace kolo {
 namespace {
@@ -23,7 +23,7 @@ namespace {
 using testing::Each;
 using testing::HasSubstr;
 
-/// Any number that float16 represents, small enough that sums are finite.
+/// Returns any number of float16 that is small enough for finite sums.
 double contribution(int rank, int iteration, std::size_t index) {
   const std::uint64_t place = (static_cast<std::uint64_t>(rank) * 1'000'003 + index) * 8 +
                               static_cast<std::uint64_t>(iteration);
@@ -41,13 +41,13 @@ std::string hash(const BufferView& of) {
   return std::to_string(std::hash<std::string_view>()(bytes));
 }
 
-/// Sums tensors of odd lengths, in the arena and in the caller's memory, some separately and out of
-/// place, twice; returns the results as text.
+/// Sums tensors of odd lengths, in the arena and in the caller's memory, some alone and out of
+/// place, twice. Returns the results as text.
 std::string sum_tensors(Runtime& runtime) {
   const std::vector<std::size_t> counts = {150'001, 33, 70'003, 1, 40'000};
   const std::vector<DType> dtypes = {DType::kFloat32, DType::kFloat32, DType::kFloat64,
                                      DType::kFloat32, DType::kBFloat16};
-  std::vector<std::vector<double>> memory;  // Aligned for all dtypes.
+  std::vector<std::vector<double>> memory;  // aligned for all dtypes
   std::vector<GradientSpec> specs;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     for (const bool is_ours : {true, false}) {
@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, ReduceThreads,
                                          Way{2, "flat"}, Way{2, "direct", DType::kFloat16},
                                          Way{3, "direct", DType::kBFloat16}));
 
-// Ranks 0 and 2 are in the middle of sums when rank 1 is lost; their helpers must end with them.
+// Ranks 0 and 2 are in sums when rank 1 is lost. Their helper threads must end too.
 TEST(ReduceThreadsLife, EndWithARuntimeThatFails) {
   constexpr int kThree = 3;
   const Options options{.fusion_bytes = 0,

@@ -1,4 +1,4 @@
-// Sparse gradient sets, through engines in one thread with seeded interleavings.
+// Tests sparse gradient sets, by engines in one thread with seeded interleavings.
 
 #include <algorithm>
 #include <bit>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kSteps = 3;
 
-/// Matrices with two specs and on a 16-bit wire, and biases between them, which are sent dense.
+/// Returns matrices with two specs and on a 16-bit wire, and biases between them, which are dense.
 std::vector<GradientSpec> model() {
   std::vector<GradientSpec> gradients;
   for (const char* name : {"a", "b", "c"}) {
@@ -37,8 +37,8 @@ std::vector<GradientSpec> model() {
   return gradients;
 }
 
-/// The results of all ranks in all steps, as bits. Values do not depend on `seed`, which only
-/// decides the order in which gradients are ready and engines polled.
+/// Returns the results of all ranks in all steps, as bits. `seed` determines only the order in
+/// which gradients are ready and engines poll.
 std::vector<std::uint32_t> run(const std::vector<int>& nodes, std::size_t fusion_bytes,
                                std::uint64_t seed) {
   test::EngineJob job(ProcessGrid::with_node_sizes(nodes),
@@ -83,7 +83,7 @@ std::vector<std::uint32_t> run(const std::vector<int>& nodes, std::size_t fusion
   return bits;
 }
 
-// I9: neither fusion nor the order of readiness or of polls changes any bit of a result.
+// Neither fusion nor the order of readiness or of polls changes any bit of a result.
 TEST(CompressedEngine, NeitherFusionNorTheOrderOfReadinessChangesABit) {
   for (const std::vector<int>& nodes : {std::vector<int>{2}, {1, 1, 1}, {2, 2}}) {
     const std::vector<std::uint32_t> expected = run(nodes, 0, 0);

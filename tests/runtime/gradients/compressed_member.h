@@ -22,8 +22,8 @@ inline std::vector<GradientSpec> model() {
           {.name = "second", .shape = {64, 90}}};
 }
 
-/// Gradients of one rank and step: small multiples of `unit`, a power of two, so that all sums are
-/// exact.
+/// Returns the gradients of one rank and step: small multiples of `unit`, a power of two, so that
+/// all sums are exact.
 inline Tensors gradients_of(int rank, std::size_t step, float unit = 0x1p-6f) {
   std::mt19937 random(static_cast<unsigned>(rank) * 1000u + static_cast<unsigned>(step));
   Tensors tensors;
@@ -54,7 +54,7 @@ class Member {
   Runtime& runtime() { return runtime_; }
   GradientSet& set() { return set_; }
 
-  /// The results of an iteration with these gradients.
+  /// Runs an iteration with these gradients; returns its results.
   Tensors reduce(const Tensors& gradients) {
     for (std::size_t i = gradients.size(); i-- > 0;) {
       const BufferView view = set_.view(i);
@@ -92,7 +92,7 @@ inline void run(const Setting& setting, const std::function<void(Member&)>& body
   });
 }
 
-/// The results of each step on rank 0.
+/// Returns the results of each step on rank 0.
 inline std::vector<Tensors> results_of(const Setting& setting, std::size_t steps) {
   std::vector<Tensors> results;
   run(setting, [&](Member& member) {

@@ -1,4 +1,4 @@
-// Results of sparse gradient sets, through the public interface.
+// Tests results of sparse gradient sets, through the public interface.
 
 #include <cmath>
 #include <cstddef>
@@ -42,8 +42,8 @@ TEST(CompressedSet, SendsAFewOfEachLargeTensorAndAllOfSmallOnes) {
   });
 }
 
-// Results and residuals add up to the inputs, element by element, after any number of steps; a
-// flush delivers the rest.
+// The results and residuals add up to the inputs, element by element, after any number of steps. A
+// flush delivers the residuals.
 TEST(CompressedSet, NothingIsLostOverStepsAndAFlushBringsTheRest) {
   for (const char* spec : {"topk(0.05)", "topk(0.05,rule=lossless)", "topk(0.02,bf16)",
                            "topk(0.05,route=allgather)", "topk(0.05,warmup=2,ramp=3)"}) {
@@ -90,7 +90,7 @@ TEST(CompressedSet, NeitherFusionNorRouteChangesABit) {
   }
 }
 
-// Density one sends everything in every step, so velocity and residual must act on gradients as an
+// Warm-up steps send every element, so velocity and residual must act on gradients as an
 // optimizer's momentum acts on dense ones.
 TEST(CompressedSet, MomentumIsCorrectedLikeTheOptimizers) {
   std::vector<Tensors> sent = results_of({.compression = "topk(0.05,fp32,dgc=0.5,warmup=9)"}, 4);
@@ -105,7 +105,7 @@ TEST(CompressedSet, MomentumIsCorrectedLikeTheOptimizers) {
   }
 }
 
-// Warm-up counts iterations, also skipped ones, and only for gradients that are sparse later.
+// Warm-up counts all iterations, also skipped ones. Gradients that are always dense have none.
 TEST(CompressedSet, TellsItsDenseStepsAtTheStart) {
   run({.compression = "topk(0.05,warmup=2,ramp=4)", .ranks = 2}, [&](Member& member) {
     for (std::size_t step = 0; step < 4; ++step) {

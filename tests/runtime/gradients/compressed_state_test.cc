@@ -1,4 +1,4 @@
-// State of sparse gradient sets: kept between steps, saved and restored.
+// Tests the state of sparse gradient sets, kept between steps, saved and restored.
 
 #include <cmath>
 #include <cstddef>
@@ -17,13 +17,13 @@
 namespace kolo::test {
 namespace {
 
-/// The residuals of a saved state, without its step number.
+/// Returns the residuals of a saved state, without its step number.
 FeedbackState residuals(const GradientSet& set) {
   return compression_state_from(set.save_compression()).feedback;
 }
 
-// An infinity anywhere, in a sparse or dense tensor on any rank, changes no bit of any rank's
-// residuals; all ranks see that the results are not finite, and the next step works.
+// An infinity in any tensor, sparse or dense, on any rank changes no bit of any rank's residuals.
+// All ranks detect that the results are not finite, and the next step works.
 TEST(CompressedState, AStepThatIsNotFiniteLeavesNoTrace) {
   for (const std::size_t tensor : std::initializer_list<std::size_t>{0, 1, 2}) {
     for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
@@ -48,7 +48,7 @@ TEST(CompressedState, AStepThatIsNotFiniteLeavesNoTrace) {
   }
 }
 
-// I12. Values beyond float16's range show whether exponents are part of the state.
+// Values beyond float16's range show whether exponents are part of the saved state.
 TEST(CompressedState, ASavedStateGoesOnBitForBit) {
   constexpr float kSmall = 0x1p-60f;
   for (const char* spec :
@@ -77,8 +77,8 @@ TEST(CompressedState, ASavedStateGoesOnBitForBit) {
   }
 }
 
-// I12: residuals of four ranks keep their weight on two or eight ranks: after a flush, sums (and
-// averages, up to their divisors) are unchanged.
+// Residuals of four ranks keep their weight on two or eight ranks: after a flush, sums are
+// unchanged (and averages, except for the number of ranks).
 TEST(CompressedState, AStateGoesOnAmongOtherRanks) {
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
     Setting setting{

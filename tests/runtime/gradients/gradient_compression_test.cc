@@ -95,7 +95,7 @@ TEST(ResolveCompression, AGradientsOwnSpecCountsMoreThanRules) {
   }
 }
 
-/// A matrix of a million elements, and its choice.
+/// A matrix of a million elements, and the choice of its compression.
 struct Chosen {
   std::vector<GradientSpec> gradients;
   CompressionChoices choices;
@@ -136,8 +136,7 @@ TEST(ChooseCompression, SlowLinksAreMeasuredAndFastOnesDense) {
   EXPECT_THAT(fast.why(), HasSubstr("less than 1.2"));
 }
 
-// The dense exchange of 6 MB takes half a second. Whether top-k is worth it depends on the rest of
-// the step.
+// The dense exchange of 6 MB takes 0.5 s. Whether top-k is faster depends on the rest of the step.
 TEST(ChooseCompression, MeasuredStepsSettleIt) {
   const ProcessGrid four = ProcessGrid::with_node_sizes({1, 1, 1, 1});
   const LinkCosts costs = links_of(12.5);
@@ -167,8 +166,8 @@ TEST(ChooseCompression, WhatARankMeasuredTravelsInOneWord) {
   EXPECT_EQ(dense_steps(to_word({})), DenseSteps{});
 }
 
-// Four hosts are simulated on two cores and select at the same time: what would pay on separate
-// cores does not pay there.
+// Four hosts are emulated on two cores and select top-k at the same time. A selection that would
+// pay on separate cores does not pay there.
 TEST(ChooseCompression, SharedCoresCountAgainstSelection) {
   const ProcessGrid four = ProcessGrid::with_node_sizes({1, 1, 1, 1});
   for (const double rank_cores : {1.0, 0.5}) {

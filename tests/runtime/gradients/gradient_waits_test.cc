@@ -1,4 +1,4 @@
-// Waits for single gradients of a set, by a call and through a descriptor.
+// Tests waits for single gradients of a set, by a call and through a descriptor.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,10 +29,10 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-constexpr std::size_t kWaited = 6;  // Gradients.
+constexpr std::size_t kWaited = 6;  // Number of gradients.
 constexpr milliseconds kAtOnce{1}, kWithoutEnd{0};
 
-/// Gradients 0 and 1 share a bucket, as do 2 and 3, and 4 and 5.
+/// A set of six gradients: 0 and 1 share a bucket, as do 2 and 3, and 4 and 5.
 class WaitedSet {
  public:
   explicit WaitedSet(const std::vector<int>& nodes, std::uint64_t seed = 1,
@@ -69,7 +69,7 @@ class WaitedSet {
   std::vector<std::shared_ptr<GradientSetState>> groups_;
 };
 
-/// The text of the error that `call` throws, or an empty one.
+/// Returns the text of the error that `call` throws, or an empty string.
 template <typename Call>
 std::string error_text(const Call& call) {
   try {
@@ -129,7 +129,7 @@ TEST(GradientWaits, AreForSetsWhoseGradientsAreAllMarked) {
   EXPECT_TRUE(set.group(0).wait(kAtOnce));
 }
 
-// One thread waits already, another begins later.
+// One thread already waits, and another begins to wait later.
 TEST(GradientWaits, GetTheErrorOfTheSet) {
   WaitedSet set({1, 1});
   for (std::size_t g = 0; g < kWaited; ++g) set.mark(0, g, 1);
@@ -172,7 +172,7 @@ TEST(GradientEvents, TellOfEachBucketThatIsOver) {
       for (const std::size_t g : {5U, 4U, 1U, 0U}) set.mark(1, g, value);
       set.job().run_until_idle();
       EXPECT_TRUE(is_raised(group));
-      // Indices that were not taken are dropped at the end of their iteration.
+      // Indices that the program did not take are dropped at the end of their iteration.
       if (iteration != 2) {
         EXPECT_THAT(group.take_combined(), ElementsAre(0, 1, 4, 5));
       }
@@ -194,7 +194,7 @@ TEST(GradientEvents, AreRaisedWhenTheyComeLate) {
   EXPECT_THAT(set.group(0).take_combined(), ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
-// The weights that divide gradients are complete after the last gradient is marked.
+// The weights that divide gradients are complete when the last gradient is marked.
 TEST(GradientEvents, TellOfGradientsThatAreDivided) {
   WaitedSet set({2}, 1, {.op = ReduceOp::kAverage, .divisor = Divisor::kContributingRanks});
   ASSERT_FALSE(is_raised(set.group(0)));

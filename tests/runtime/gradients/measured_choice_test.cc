@@ -1,5 +1,5 @@
-// Sets whose compression is "auto", on engines that share a thread: gradients are sent dense until
-// steps are measured. The test controls the clock, so the decision is known.
+// Tests sets whose compression is "auto". Gradients are sent dense until steps are measured. The
+// test controls the clock, so the decision is known.
 
 #include <algorithm>
 #include <atomic>
@@ -31,7 +31,7 @@ using testing::HasSubstr;
 constexpr std::size_t kFirst = 0, kBias = 1, kNamed = 2, kLast = 3;
 constexpr std::size_t kSparseSteps = 4;
 
-/// Links that take a second for 4 kB: 8 to 17 s for all matrices, and less than one for 5 %.
+/// Returns links that take 1 s for 4 kB: 8 to 17 s for all matrices, under 1 s for 5 % of them.
 Options options() { return {.algorithm = "direct", .link_costs = "network_bytes_per_us=0.004"}; }
 
 /// One rank's times in a step: it computes, then waits.
@@ -42,7 +42,7 @@ struct Times {
 
 class MeasuredJob {
  public:
-  /// Gradients are small multiples of `unit`. If that is a power of two, all sums are exact.
+  /// Gradients are small multiples of `unit`. If it is a power of two, all sums are exact.
   MeasuredJob(const std::vector<int>& nodes, const std::string& rules, std::uint64_t seed,
               float unit = 0x1p-6F)
       : unit_(unit),
@@ -53,7 +53,7 @@ class MeasuredJob {
                                              {.name = "bias", .shape = {65}},
                                              {.name = "named", .shape = {64, 66}},
                                              {.name = "last", .shape = {65, 64}}};
-      // The other gradients live in the arena.
+      // the other gradients are in the arena
       gradients[kLast].data = memory_[static_cast<std::size_t>(rank)].data();
       resolve_compression(gradients, CompressionRules::parse(rules));
       CompressionChoices choices =
@@ -70,7 +70,7 @@ class MeasuredJob {
   int ranks() const { return job_.world_size(); }
   GradientSetState& group(int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
 
-  /// The results on rank 0, as bits; `times` by rank, the last one for all others.
+  /// Runs a step; returns rank 0's results as bits. `times` is by rank; the last is for all others.
   std::vector<std::uint32_t> step(const std::vector<Times>& times) {
     for (int rank = 0; rank < ranks(); ++rank) mark_all(rank);
     ++step_;
@@ -103,7 +103,7 @@ class MeasuredJob {
     return bits;
   }
 
-  /// Values on rank 0.
+  /// Returns the values on rank 0.
   std::span<const float> values(std::size_t gradient) {
     const BufferView& view = group(0).view(gradient);
     return {static_cast<const float*>(view.data), view.count};
@@ -113,7 +113,7 @@ class MeasuredJob {
     return group(0).summary().compression_decisions.at(i);
   }
 
-  /// The sums of all marked gradients so far, over all ranks.
+  /// Returns the sums over all ranks of all gradients marked so far.
   const std::vector<std::vector<double>>& marked() const { return marked_; }
 
   void mark_all(int rank) {
@@ -150,8 +150,8 @@ const std::vector<Times> kMostlyComputing = {
 
 class MeasuredChoice : public testing::TestWithParam<std::vector<int>> {};
 
-// Dense first, then sparse, from the same step on all ranks; nothing is lost in between, and no
-// gradient moves.
+// Steps are dense first, then sparse from the same step on all ranks. No value is lost in between,
+// and no gradient moves.
 TEST_P(MeasuredChoice, StepsThatMostlyWaitBecomeSparse) {
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -202,7 +202,7 @@ TEST_P(MeasuredChoice, StepsThatMostlyComputeStayDense) {
   EXPECT_THAT(job.decision().reason, HasSubstr("with top-k"));
 }
 
-// From its last mark on the program waits for an event, so it has nothing else to do.
+// From its last mark on, the program waits for an event, so it has nothing else to do.
 TEST(MeasuredTimes, AnEventCountsAsAWaitSinceTheLastMark) {
   MeasuredJob job({1, 1}, kRules, 7);
   for (int rank = 0; rank < job.ranks(); ++rank) job.group(rank).iterations().event();
@@ -239,8 +239,7 @@ TEST_P(MeasuredChoice, TheDecisionCanBeNamed) {
 
 // Without momentum, the dense steps of a named warm-up equal the measured ones, bit for bit.
 TEST_P(MeasuredChoice, ANamedDecisionGivesTheSameBits) {
-  // With even nodes, ranks first sum within a node; the measured steps sum in the order of all
-  // ranks.
+  // On even nodes, ranks first sum within a node, but measured steps sum in the order of all ranks.
   const float unit = GetParam() == std::vector<int>{2, 2} ? 0x1p-6F : 0.1F;
   MeasuredJob chosen(GetParam(), "auto(0.05)", 4, unit);
   std::vector<std::vector<std::uint32_t>> results;
@@ -262,7 +261,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MeasuredChoice,
                            return "Nodes" + name;
                          });
 
-// Of 19 steps the first is not measured and three are cold; two of the other fifteen wait.
+// Of 19 steps, the first is not measured and three are cold. Two of the other fifteen wait.
 TEST(MeasuredTimes, ColdStepsDoNotCount) {
   MeasuredJob job({1, 1}, kRules, 13);
   for (std::size_t i = 0; i < kMeasuredIterations; ++i) {
@@ -271,7 +270,7 @@ TEST(MeasuredTimes, ColdStepsDoNotCount) {
   EXPECT_EQ(job.decision().path, "dense") << job.decision().reason;
 }
 
-// Callers that prepare for sparse steps, such as adaptive optimizers, know in time.
+// Callers that prepare for sparse steps, such as adaptive optimizers, are told in time.
 TEST(MeasuredTimes, GradientsAreUndecidedUntilTheVote) {
   MeasuredJob job({1, 1}, kRules, 19);
   for (std::size_t i = 0; i < kMeasuredIterations; ++i) {
@@ -312,8 +311,8 @@ TEST(MeasuredTimes, ThePlanIsWholeWhenItIsReadWhileItChanges) {
   EXPECT_TRUE(job.is_sparse(kFirst));
 }
 
-// Rank 2 has not finished the iteration that ends with the vote; ranks 0 and 1 meanwhile use new
-// names, which need their own buckets.
+// Rank 2 has not finished the iteration that ends with the vote. Meanwhile ranks 0 and 1 use new
+// names, which need buckets.
 TEST(MeasuredTimes, NewTensorsAreAgreedOnWhileARankIsLateForTheVote) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -344,7 +343,7 @@ TEST(MeasuredTimes, NewTensorsAreAgreedOnWhileARankIsLateForTheVote) {
   }
 }
 
-// A thread that waits for the result of the vote gets the reason why there is none.
+// A thread that waits for the result of the vote gets the reason why there is no result.
 TEST(MeasuredTimes, ARankThatLeavesDuringTheVoteEndsTheWaitOfAll) {
   std::size_t in_vote = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {

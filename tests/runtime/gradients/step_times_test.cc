@@ -25,7 +25,7 @@ class User {
     begin_wait(wait_us);
     times_.end_step();
   }
-  /// One step with an unknown begin, and three cold ones: shorter than all later ones.
+  /// Makes one step with an unknown begin and three cold ones, all shorter than later steps.
   void warm_up() {
     step(0, 0);
     for (int i = 0; i < 3; ++i) step(1, 1);

@@ -1,5 +1,4 @@
-// Gradients that some ranks do not have in every iteration, through engines in one thread with
-// seeded interleavings.
+// Tests gradients that some ranks lack in some iterations, by engines with seeded interleavings.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,12 +26,12 @@ using test::EngineJob;
 constexpr int kIterations = 3;
 const std::vector<std::size_t> kElements = {5, 64, 1, 100, 33, 4160, 17, 4096};
 
-/// Whether a rank lacks a gradient. Every rank lacks some, and none lacks all.
+/// Returns whether a rank lacks a gradient. Every rank lacks some gradients, and no rank lacks all.
 bool is_absent(int rank, std::size_t gradient, int iteration) {
   return gradient == 2 || (static_cast<std::size_t>(rank + iteration) + gradient) % 3 == 0;
 }
 
-/// Draws the values of a gradient.
+/// Returns the generator of a gradient's values.
 std::mt19937 values_of(int rank, std::size_t gradient, int iteration) {
   return std::mt19937(static_cast<unsigned>((iteration * 100 + rank) * 100) +
                       static_cast<unsigned>(gradient));
@@ -47,10 +46,10 @@ struct Set {
   GradientOptions options = {};
   std::size_t fusion_bytes = 1U << 12;
   bool all_have_all = false;
-  bool waits_for_each = false;  ///< Some of them more than once, before all.
+  bool waits_for_each = false;  ///< Some more than once, before all.
 };
 
-/// A set on all ranks of a job: even gradients in the arena, odd ones in memory of the test.
+/// A set on all ranks of a job. Even gradients are in the arena, odd ones in memory of the test.
 class UnevenJob {
  public:
   UnevenJob(const Set& set, std::uint64_t seed)
@@ -69,7 +68,7 @@ class UnevenJob {
       for (std::size_t count : kElements) {
         auto& mine = memory_[static_cast<std::size_t>(rank)].emplace_back(count);
         const std::size_t index = specs.size();
-        // Two dimensions, so that large ones may be sent sparsely.
+        // Gradients have two dimensions, so that large ones may be sparse.
         specs.push_back({.name = "g" + std::to_string(index), .shape = {count, 1}});
         if (count % 64 == 0) specs.back().shape = {count / 64, 64};
         if (index % 2 == 1) specs.back().data = mine.data();
@@ -129,7 +128,7 @@ class UnevenJob {
   std::vector<std::shared_ptr<GradientSetState>> groups_;
 };
 
-/// Everything that ranks have after all iterations, as bytes.
+/// The results and state of all ranks after all iterations.
 struct Outcome {
   std::vector<float> results;
   std::vector<CompressionState> states;
@@ -156,8 +155,8 @@ Outcome outcome_of(const Set& set, Absence absence, std::uint64_t seed) {
   return outcome;
 }
 
-// On a float32 and on a float16 wire, sparse with residuals and momentum: results and state for
-// later iterations are those of zeros.
+// On a float32 and a float16 wire, and sparse with residuals and momentum, results and later state
+// are the same as with zeros.
 TEST(AbsentGradients, CountAsZerosBitForBit) {
   const std::string sparse = "g5=topk(0.05,route=owners),g7=topk(0.05,dgc)";
   std::uint64_t seed = 0;
@@ -203,7 +202,7 @@ TEST(AbsentGradients, ChangeNoMinimumMaximumOrProduct) {
 
 double samples_of(int rank, int iteration) { return 2.5 * ((rank + iteration) % 3); }
 
-// Also with zero samples, and for gradients that no rank has.
+// The divisor may be zero samples, and a gradient may be on no rank.
 TEST(Divisors, AreTheRanksOrSamplesThatHaveAGradient) {
   std::uint64_t seed = 0;
   for (const std::vector<int>& nodes : {std::vector<int>{1}, {3}, {1, 1, 1}, {2, 2}}) {
@@ -257,8 +256,7 @@ TEST(Divisors, DoNotMatterWhereAllRanksHaveAll) {
   }
 }
 
-// Gradients that are waited for one by one are divided once, and residuals are those of any other
-// iteration.
+// Gradients that are waited for one by one are divided once, and residuals are as usual.
 TEST(Divisors, AreTheSameWhereGradientsAreWaitedForOneByOne) {
   for (const Divisor divisor : {Divisor::kAllRanks, Divisor::kContributingRanks}) {
     for (const char* rules : {"none", "g5=topk(0.05,route=owners)"}) {

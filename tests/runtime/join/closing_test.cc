@@ -1,4 +1,4 @@
-// Closing jobs: operations in flight complete, and no rank waits for a closed one.
+// Tests closing: operations in flight complete, and no rank waits for a closed one.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST(EngineClosing, WhatIsUnderWayWhenAllCloseEndsWell) {
   }
 }
 
-// Rank 1 has submitted one use and closes; the others are later, and have one more use.
+// Rank 1 submits one use and closes. The other ranks are later, and have one more use.
 TEST(EngineClosing, ARankThatClosesComesToWhatItHadBegun) {
   for (const std::vector<int>& nodes : {std::vector<int>{2}, {3}, {1, 1}, {2, 1}}) {
     for (const bool is_known : {false, true}) {
@@ -92,8 +92,7 @@ TEST(EngineClosing, ARankThatClosesComesToWhatItHadBegun) {
   }
 }
 
-// The join of one rank is over before that of another, which still has to stand in for the
-// remaining uses.
+// One rank's join ends before that of another, which still stands in for the remaining uses.
 TEST(EngineClosing, ARankClosesAsSoonAsItsJoinIsOver) {
   for (const std::vector<int>& nodes : {std::vector<int>{3}, {1, 1}, {2, 1}}) {
     for (std::uint64_t seed = 0; seed < 30; ++seed) {
@@ -122,7 +121,7 @@ TEST(EngineClosing, ARankClosesAsSoonAsItsJoinIsOver) {
   }
 }
 
-// Messages from the other ranks to the last one, which never had the gradient, are not stray.
+// Messages to the last rank, which never had the gradient, are not strays.
 TEST(EngineClosing, AGradientThatOneRankNeverHadIsGivenUpWhenAllClose) {
   using Nodes = std::vector<int>;
   for (const Nodes& nodes : {Nodes{3}, Nodes{1, 1}, Nodes{1, 1, 1}, Nodes{2, 1}}) {

@@ -1,4 +1,4 @@
-// Operations in which a rank without data cannot take part fail with the same error on all ranks.
+// An operation that needs data of a joined rank fails with the same error on all ranks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,15 +23,15 @@ using ::testing::HasSubstr;
 constexpr std::size_t kCount = 12;
 
 struct DeclinedCase {
-  const char* text;  ///< As the error describes it.
+  const char* text;  ///< Description in the error.
   const char* why;
   OperationKind kind;
-  bool is_to_last = false;  ///< The last rank, which has joined, is the root.
+  bool is_to_last = false;  ///< Whether the last rank, which has joined, is the root.
   bool is_in_place = false;
   ReduceOp op = ReduceOp::kSum;
   Scales scales = {};
 
-  /// Out of place the first half of `data` is the result.
+  /// Out of place, the first half of `data` is the result.
   Operation make(int ranks, std::vector<float>& data) const {
     const float* const input = is_in_place ? nullptr : data.data() + data.size() / 2;
     return {.kind = kind,
@@ -63,8 +63,8 @@ const DeclinedCase kCases[] = {
      {.before = 2}},
 };
 
-/// All ranks but the last use the operation after the last one has joined. If they know it already,
-/// it may be eager, so that it ends on some of them before the news arrives.
+/// All ranks except the last use the operation after the last one has joined. If its name is known,
+/// it may be eager, and end on some ranks before they learn of the join.
 void decline(const std::vector<int>& nodes, const DeclinedCase& what, bool is_known,
              unsigned seed) {
   EngineJob job(ProcessGrid::with_node_sizes(nodes), options(), seed);
@@ -96,7 +96,7 @@ void decline(const std::vector<int>& nodes, const DeclinedCase& what, bool is_kn
   }
   if (is_known) job.poll(1000);
   ASSERT_FALSE(job.engine(0).failure()) << job.engine(0).failure()->to_string();
-  // All ranks go on, also with this name.
+  // All ranks continue, also with this name.
   std::vector<std::vector<float>> sums(static_cast<std::size_t>(ranks), {1, 2});
   for (const char* name : {"y", "x"}) {
     operations.clear();

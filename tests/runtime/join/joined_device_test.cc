@@ -1,4 +1,4 @@
-// A joined rank's part in operations on device memory.
+// Tests how a joined rank stands in for operations on device memory.
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ TEST(JoinedDevices, KeepMemoryFromOneOperationToTheNext) {
                                .tensors = test::in_place({data.data(), count, DType::kFloat32}),
                                .op = ReduceOp::kMin})});
     EXPECT_EQ(data[count - 1], 1.0f);
-    job.poll(200);  // Rank 1 has also done its part.
+    job.poll(200);  // rank 1 has also performed its steps
     const std::size_t now = job.device(1).allocation_counts().allocations;
     if (use > 1) {
       EXPECT_EQ(now, allocations) << "use " << use;

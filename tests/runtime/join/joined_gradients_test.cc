@@ -1,4 +1,4 @@
-// Gradient sets for which some ranks have no more data.
+// Tests gradient sets for which some ranks have no more data.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ float value_of(int rank, std::size_t gradient, int iteration, std::size_t i) {
   return static_cast<float>((rank * 7 + iteration * 3 + static_cast<int>(gradient + i % 5)) % 13);
 }
 
-/// A set on ranks with data for different numbers of iterations, some for none.
+/// A set whose ranks have data for different numbers of iterations. Some ranks have none.
 class UnevenIterations {
  public:
   UnevenIterations(const std::vector<int>& nodes, const std::string& rules,
@@ -94,7 +94,7 @@ class UnevenIterations {
     return {static_cast<float*>(view.data), view.count};
   }
 
-  /// Returns whether the rank has returned from its join.
+  /// Lets a rank continue. Returns whether it has returned from its join.
   bool move(int number) {
     Rank& rank = ranks_[static_cast<std::size_t>(number)];
     if (rank.ticket) return rank.ticket->done();

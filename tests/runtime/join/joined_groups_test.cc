@@ -1,4 +1,4 @@
-// Groups that are created while some ranks have run out of data.
+// Tests groups that are created while some ranks have run out of data.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ void run_until_all_joined(GroupJob& job, const JoinTickets& tickets) {
   });
 }
 
-/// The errors of all creations; empty without one.
+/// Returns the errors of all creations; empty for each that succeeded.
 std::vector<std::string> errors_of(GroupJob& job, const Creations& creations) {
   job.run_until([&] {
     return std::ranges::all_of(creations, [](const auto& each) { return each->ticket.done(); });
@@ -56,8 +56,8 @@ class JoinedGroupCreation : public ::testing::TestWithParam<std::vector<int>> {
   const ProcessGrid grid_ = ProcessGrid::with_node_sizes(GetParam());
 };
 
-// Whichever member has joined, the collecting one included, and whenever the news arrives, all get
-// the error. Then the same ranks can create the group.
+// Any member may have joined, also the one that collects the requests, and the others may learn it
+// at any time. All get the error. Then the same ranks can create the group.
 TEST_P(JoinedGroupCreation, FailsAlikeOnAllThatCall) {
   const std::vector<int> ranks{2, 0, 3, 1};
   for (unsigned seed = 0; seed < kCreationSeeds; ++seed) {
@@ -113,7 +113,7 @@ TEST_P(JoinedGroupCreation, WithoutThemWorks) {
   }
 }
 
-// A rank's join in another group does not matter.
+// A rank's join in another group has no effect.
 TEST_P(JoinedGroupCreation, DependsOnTheGroupThatItIsCreatedFrom) {
   for (unsigned seed = 0; seed < kCreationSeeds; ++seed) {
     for (std::size_t joined = 0; joined < 3; ++joined) {

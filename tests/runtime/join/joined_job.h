@@ -12,14 +12,14 @@
 #include "tests/support/engine_job.h"
 #include "tests/support/sanitized.h"
 
-/// For tests of ranks that run out of data.
+/// Helpers for tests of ranks that run out of data.
 namespace kolo::joined {
 
 using test::EngineJob;
 
 inline const std::vector<std::vector<int>> kShapes = {{1}, {2}, {1, 1}, {3}, {2, 2}, {2, 1, 1}};
 
-/// Number of seeds of a test that is slow under a sanitizer.
+/// Returns the number of seeds for a test that is slow under a sanitizer.
 constexpr unsigned seeds(unsigned count) { return test::kSanitized ? (count + 3) / 4 : count; }
 
 inline Options options() {
@@ -32,7 +32,7 @@ inline std::shared_ptr<JoinTicket> join(EngineJob& job, int rank) {
   return ticket;
 }
 
-/// The last rank to join, or the error of the ticket.
+/// Returns the last rank that joined, or the error of the ticket.
 inline std::string outcome(JoinTicket& ticket) {
   if (!ticket.done()) return "not done";
   try {

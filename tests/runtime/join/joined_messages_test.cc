@@ -1,4 +1,4 @@
-// Messages to and from ranks that have run out of data.
+// Tests messages to and from ranks that have run out of data.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,13 +24,13 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr auto kJoinedTick = std::chrono::milliseconds(50);
-/// Three sizes, which are sent in three different ways.
+/// Three sizes that are sent by three different protocols.
 constexpr std::size_t kSmall = 10, kMedium = 5000, kLarge = Messages::kMostBehindOffer / 4 + 1;
 
 class JoinedMessages : public ::testing::Test {
  protected:
   /// Runs `body` with a job of each shape with at least two ranks, in interleavings of many seeds.
-  /// Rank 0 has data; `last` is the greatest rank.
+  /// `last` is the highest rank.
   template <typename Body>
   void for_all_jobs(const Body& body) {
     for (const std::vector<int>& nodes : kShapes) {
@@ -46,7 +46,7 @@ class JoinedMessages : public ::testing::Test {
     job.run_until([&] { return are_over(calls); }, kJoinedTick);
   }
 
-  /// The ranks below `end` join, too, so all ranks have joined.
+  /// Makes the ranks below `end` join too, and expects that all joins end.
   static void expect_to_end(EngineJob& job, std::vector<std::shared_ptr<JoinTicket>> tickets,
                             int end) {
     for (int rank = 0; rank < end; ++rank) tickets.push_back(join(job, rank));
@@ -68,7 +68,7 @@ class JoinedMessages : public ::testing::Test {
   }
 };
 
-// Messages sent before the join arrive, however late; only the receive after them fails.
+// Messages sent before the join are received, however late. Only the receive after them fails.
 TEST_F(JoinedMessages, AReceiveFromARankThatHasJoinedFailsBehindAllItSent) {
   for_all_jobs([](EngineJob& job, int last) {
     constexpr std::size_t kLengths[] = {kSmall, kLarge, kMedium, 0};
@@ -102,7 +102,7 @@ TEST_F(JoinedMessages, AReceiveFromARankThatHasJoinedFailsBehindAllItSent) {
   });
 }
 
-// Messages that need no buffer at the receiver arrive after the join.
+// Messages that need no buffer at the receiver are received after the join.
 TEST_F(JoinedMessages, ASendThatNeedsTheBufferOfARankThatHasJoinedFails) {
   for_all_jobs([](EngineJob& job, int last) {
     const auto ticket = join(job, last);
@@ -142,7 +142,7 @@ TEST_F(JoinedMessages, ARankThatHasJoinedReceivesWhatItHadAskedFor) {
   });
 }
 
-// As long as one rank has data, it may send. Afterwards none may.
+// As long as one rank has data, it may send. After that no rank may.
 TEST_F(JoinedMessages, AReceiveFromAnyRankFailsWhenAllOthersHaveJoined) {
   for_all_jobs([](EngineJob& job, int last) {
     std::vector<std::shared_ptr<JoinTicket>> tickets;
@@ -167,7 +167,7 @@ TEST_F(JoinedMessages, AReceiveFromAnyRankFailsWhenAllOthersHaveJoined) {
   });
 }
 
-// No thread waits for them, so they may end after the join.
+// No thread waits for these calls, so they may end after the join.
 TEST_F(JoinedMessages, CallsThatNobodyWaitsForOutliveAJoin) {
   for_all_jobs([](EngineJob& job, int last) {
     const auto ticket = join(job, last);

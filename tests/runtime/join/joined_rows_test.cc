@@ -1,4 +1,4 @@
-// Row-sparse sums for which some ranks have no more data.
+// Tests row-sparse sums for which some ranks have no more data.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ RowTable table_in(MemoryKind memory) {
   return {.height = kHeight, .width = kWidth, .dtype = DType::kFloat32, .memory = memory};
 }
 
-/// One rank's call on two tables with the same rows, and its memory, which outlives the call.
+/// One rank's call on two tables with the same rows. Its memory outlives the call.
 class RowsCall {
  public:
   RowsCall(EngineJob& job, const Options& options, const LinkCosts& costs, int rank, int use,
@@ -43,7 +43,7 @@ class RowsCall {
 
   bool done() const { return call_->done(); }
 
-  /// Checks the resulting table, if the `active` ranks had rows.
+  /// Checks the resulting table. The `active` ranks had rows.
   void check(const std::vector<int>& active, int use, int ranks, ReduceOp op) {
     call_->wait(std::chrono::milliseconds(1));
     std::vector<float> expected(kHeight, 0);
@@ -59,7 +59,7 @@ class RowsCall {
   }
 
  private:
-  /// The first element of each row.
+  /// Returns the first element of each row.
   static std::vector<float> table_of(const RowSums& sums) {
     std::vector<float> table(kHeight, 0);
     for (std::size_t i = 0; i < sums.rows().count / kWidth; ++i) {
@@ -78,7 +78,7 @@ class RowsCall {
   std::shared_ptr<RowReduction> call_;
 };
 
-/// Rank r has data for r uses of one name, and some ranks begin several uses at once.
+/// Rank r has data for r uses of one name. Some ranks begin several uses at the same time.
 void run_rows(const std::vector<int>& nodes, const RowOptions& row_options, MemoryKind memory,
               unsigned seed) {
   const Options with = options();
@@ -101,7 +101,7 @@ void run_rows(const std::vector<int>& nodes, const RowOptions& row_options, Memo
     if (waits && !at_once) return false;
     const int use = static_cast<int>(rank.calls.size());
     if (use == number) {
-      rank.ticket = join(job, number);  // Its calls may still be in flight.
+      rank.ticket = join(job, number);  // the rank's calls may still be in flight
     } else {
       rank.calls.push_back(
           std::make_unique<RowsCall>(job, with, costs, number, use, row_options, memory));

@@ -1,4 +1,4 @@
-// Ranks that run out of data, through engines in one thread with seeded interleavings.
+// Tests ranks that run out of data, by engines in one thread with seeded interleavings.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(Joining, EndsWithTheLastRank) {
         std::vector<std::shared_ptr<JoinTicket>> tickets;
         for (const int rank : order) {
           tickets.push_back(join(job, rank));
-          job.poll(200);  // The news spreads.
+          job.poll(200);  // the other ranks learn it
         }
         expect_all_joined(job, tickets, std::to_string(order.back()));
       }
@@ -49,7 +49,7 @@ TEST(Joining, EndsWithTheLastRank) {
   }
 }
 
-// However close together ranks join, and join again, all of them name the same last one.
+// Ranks that join at almost the same time, and again, all name the same last rank.
 TEST(Joining, NamesOneLastRankHoweverCloseTheyAre) {
   for (unsigned seed = 0; seed < seeds(50); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -95,7 +95,7 @@ TEST(Joining, WaitsForOwnOperations) {
   const auto second = join(job, 1);
   expect_all_joined(job, {first, second}, "0");
   EXPECT_EQ(error_of(*operation), "");
-  EXPECT_EQ(mine, std::vector<float>{1});  // Rank 1 had joined.
+  EXPECT_EQ(mine, std::vector<float>{1});  // rank 1 had joined
 }
 
 // --- Operations of other ranks -------------------------------------------------------------------
@@ -206,7 +206,7 @@ class Buffers {
     return operation;
   }
 
-  /// Element i of this rank's result if only the `active` ranks have data.
+  /// Returns element i of this rank's result if only the `active` ranks have data.
   double expected(std::size_t i, const std::vector<int>& active) const {
     using Kind = Use::Kind;
     const std::size_t own = use_.count * static_cast<std::size_t>(rank_) + i;
@@ -262,7 +262,7 @@ class Buffers {
   std::vector<T> input_, result_;
 };
 
-/// One rank's part in a use.
+/// One rank's call and buffers in a use.
 class Part {
  public:
   Part(EngineJob& job, int rank, const Use& use) { begin(job, rank, use); }
@@ -300,9 +300,9 @@ class Part {
   std::function<void(const std::vector<int>&)> check_;
 };
 
-/// Ranks with data for different numbers of rounds. In each round a rank begins several operations
-/// at once, in its own order. Names are used again; some are new after others have joined, and some
-/// change their length then.
+/// Ranks have data for different numbers of rounds. In each round a rank begins several operations
+/// at the same time, in its own order. Names are used again. Some are new after others have joined,
+/// and some change their length then.
 class UnevenRounds {
  public:
   UnevenRounds(const std::vector<int>& nodes, unsigned seed, MemoryKind memory)
@@ -365,7 +365,7 @@ class UnevenRounds {
     return uses;
   }
 
-  /// Returns whether the rank has returned from its join.
+  /// Lets a rank continue. Returns whether it has returned from its join.
   bool move(int number) {
     Rank& rank = ranks_[static_cast<std::size_t>(number)];
     if (rank.ticket) return rank.ticket->done();

@@ -1,4 +1,4 @@
-// Several tensors as one message between the engines of all ranks, for any interleaving.
+// Tests several tensors as one message between the engines of all ranks, for any interleaving.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ class GroupedTensors {
   std::vector<std::vector<std::byte>> memory_;
 };
 
-/// Sizes for each of the ways in which messages are sent.
+/// Sizes for each protocol by which messages are sent.
 const std::vector<Extents> kGroupedExtents = {
     {{DType::kFloat32, 3}, {DType::kInt64, 0}, {DType::kUInt8, 5}},
     {{DType::kUInt8, 1}, {DType::kFloat64, 600}},
@@ -103,8 +103,7 @@ INSTANTIATE_TEST_SUITE_P(Memory, GroupedMessagesOn,
                          testing::Values(MemoryKind::kHost, MemoryKind::kDevice),
                          [](const auto& each) { return std::string(to_string(each.param)); });
 
-// Every rank sends to every rank, including itself, with two tags; sends and receives come in any
-// order.
+// Every rank sends to every rank, including itself, with two tags. Calls come in any order.
 TEST_P(GroupedMessagesOn, ArriveInOrderForAnyInterleaving) {
   for (const std::vector<int>& shape : {std::vector{1}, {2}, {1, 1}, {2, 1}}) {
     for (std::uint64_t seed = 0; seed < 8; ++seed) {
@@ -189,7 +188,7 @@ struct Misfit {
   std::string text;
 };
 
-/// Receives that do not fit a message of these tensors, which begin with `large` elements.
+/// Returns receives that do not match a message whose first tensor has `large` elements.
 std::vector<Misfit> misfits(std::size_t large) {
   const std::string first = "float32 [" + std::to_string(large) + "]";
   return {
@@ -256,7 +255,7 @@ TEST(GroupedMessages, APlainOneDoesNotFitAListOfSeveral) {
                                           "rank 1, which receives float32 [100000] + float32 [0]"));
 }
 
-// Their senders have been answered: the receiver gets the error, and the sender logs it.
+// The senders were already answered, so the receiver gets the error and the sender logs it.
 TEST(GroupedMessages, ThatCameUnaskedAndDifferAreLoggedByTheSender) {
   for (const std::vector<int>& shape : {std::vector{2}, {1, 1}}) {
     for (const std::size_t count : {std::size_t{10}, std::size_t{5000}}) {
@@ -282,7 +281,7 @@ TEST(GroupedMessages, ThatCameUnaskedAndDifferAreLoggedByTheSender) {
   }
 }
 
-// A list is one message, however long: between nodes one offer and one data message.
+// A list is one message of any length: between nodes, one offer and one data message.
 TEST(GroupedMessages, CountTheirBytesOnTheNetworkOnce) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, 7);
   std::size_t bytes = 0;

@@ -1,4 +1,4 @@
-// Messages between the engines of all ranks, in one thread and for any interleaving.
+// Tests messages between the engines of all ranks, in one thread and for any interleaving.
 
 #include "comm/message/messages.h"
 
@@ -34,7 +34,7 @@ void finish_messages(EngineJob& job, const MessageCalls& calls, Duration tick = 
   job.bring_back();
 }
 
-/// Sizes on both sides of each limit between the ways in which messages are sent.
+/// Sizes just below and above each limit between the protocols by which messages are sent.
 constexpr std::size_t kMessageCounts[] = {0,
                                           1,
                                           Messages::kMostInOffer / 4,
@@ -50,7 +50,7 @@ std::vector<float> numbered(std::size_t count, std::size_t first) {
 
 const std::vector<std::vector<int>> kMessageShapes = {{1}, {2}, {1, 1}, {2, 1}, {2, 2}};
 
-/// The memory kind of the buffers; with device memory, every third buffer is in host memory.
+/// The parameter is the memory kind. With device memory, every third buffer is in host memory.
 class EngineMessagesOn : public testing::TestWithParam<MemoryKind> {
  protected:
   static std::optional<test::JobDevices> devices() { return test::devices_for(GetParam()); }
@@ -60,8 +60,8 @@ INSTANTIATE_TEST_SUITE_P(Memory, EngineMessagesOn,
                          testing::Values(MemoryKind::kHost, MemoryKind::kDevice),
                          [](const auto& each) { return std::string(to_string(each.param)); });
 
-// Every rank sends to every rank, including itself, with several tags; receives are submitted in
-// another order than sends, some from any rank. Messages of one pair and tag arrive in order.
+// Every rank sends to every rank, including itself, with several tags. Receives are submitted in
+// another order than sends, some from any rank. Messages of one pair and tag keep their order.
 TEST_P(EngineMessagesOn, ArriveInOrderForAnyInterleaving) {
   for (const std::vector<int>& shape : kMessageShapes) {
     for (std::uint64_t seed = 0; seed < 8; ++seed) {
@@ -83,7 +83,7 @@ TEST_P(EngineMessagesOn, ArriveInOrderForAnyInterleaving) {
         for (int to = 0; to < ranks; ++to) {
           for (std::uint64_t tag = 0; tag < kTags; ++tag) {
             std::size_t sent = 0, asked = 0;
-            // Alternating runs of sends and receives.
+            // Alternates runs of sends and receives.
             while (sent < kEach || asked < kEach) {
               if (sent < kEach && (asked == kEach || random() % 2 == 0)) {
                 const std::size_t count =
@@ -164,7 +164,7 @@ TEST_P(EngineMessagesOn, OfEveryDtype) {
   }
 }
 
-// A large message is in flight while its sender waits for one from the receiver.
+// A large message is in flight while its sender waits for a message from the receiver.
 TEST_P(EngineMessagesOn, LargeOnesCross) {
   for (const std::vector<int>& shape : {std::vector<int>{2}, std::vector<int>{1, 1}}) {
     EngineJob job(ProcessGrid::with_node_sizes(shape), {}, 5, devices());
@@ -192,8 +192,8 @@ TEST(EngineMessages, SmallOnesDoNotWaitForTheirReceiver) {
   finish_messages(job, late);
 }
 
-// A rank that sends without being received has to wait: the receiver stores at most a fixed number
-// of bytes per sender.
+// A rank that sends without being received has to wait, because the receiver stores at most a fixed
+// number of bytes per sender.
 TEST(EngineMessages, WhatCameUnaskedIsBounded) {
   for (const std::vector<int>& shape : {std::vector<int>{2}, std::vector<int>{1, 1}}) {
     EngineJob job(ProcessGrid::with_node_sizes(shape), {}, 6);
@@ -227,8 +227,7 @@ TEST(EngineMessages, CountTheirBytesOnTheNetwork) {
   EXPECT_EQ(job.engine(2).network_bytes_sent(), 0u);
 }
 
-/// Runs `job` until both calls have ended with the same error, which it returns; the next message
-/// works.
+/// Runs `job` until both calls fail with one error, and returns it. The next message must work.
 std::string common_message_error(EngineJob& job, const MessageCalls& calls) {
   finish_messages(job, calls);
   EXPECT_EQ(calls[0]->code(), ErrorCode::kMismatch);
@@ -274,7 +273,7 @@ TEST(EngineMessages, ThatDoNotFitFailOnBothSides) {
   }
 }
 
-// Their senders have been answered: the receiver gets the error, and the sender logs it.
+// The senders were already answered, so the receiver gets the error and the sender logs it.
 TEST(EngineMessages, ThatCameUnaskedAndDoNotFitAreLoggedByTheSender) {
   for (const std::vector<int>& shape : {std::vector<int>{2}, std::vector<int>{1, 1}}) {
     for (const std::size_t count : {std::size_t{10}, std::size_t{5000}}) {
@@ -338,8 +337,7 @@ TEST(EngineMessages, AFrozenPeerOfAWaitIsNamed) {
   }
 }
 
-// Within a node only ranks of the job can write frames. Between nodes they may come from a
-// stranger.
+// Within a node, only ranks of the job can write frames. Between nodes, outsiders can too.
 TEST(EngineMessages, FramesThatBelongToNoMessageEndTheJobWithinANodeOnly) {
   constexpr std::byte kElements[8]{};
   const Frame frames[] = {
@@ -362,7 +360,7 @@ TEST(EngineMessages, FramesThatBelongToNoMessageEndTheJobWithinANodeOnly) {
                  .more = {{1}, {std::uint64_t{1} << 61}}}},
   };
   std::vector<std::vector<std::byte>> malformed = {{}, {std::byte{0xFE}}, {std::byte{0xFF}}};
-  malformed.push_back(std::vector<std::byte>(9, std::byte{0xFF}));  // An unknown group.
+  malformed.push_back(std::vector<std::byte>(9, std::byte{0xFF}));  // an unknown group
   for (const std::vector<int>& shape : {std::vector<int>{2}, std::vector<int>{1, 1}}) {
     const bool is_one_node = shape.size() == 1;
     for (const Frame& frame : frames) {
@@ -390,7 +388,7 @@ TEST(EngineMessages, FramesThatBelongToNoMessageEndTheJobWithinANodeOnly) {
   }
 }
 
-// Buffers that the transport still reads or writes belong to it until its end.
+// Buffers that the transport still reads or writes belong to it until the transport ends.
 TEST(EngineMessages, AFailureEndsAllCalls) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, seed);

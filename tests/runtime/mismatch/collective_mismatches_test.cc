@@ -1,4 +1,4 @@
-// Collectives about which ranks disagree: in every field, and in every pair of fields.
+// Tests collectives about which ranks disagree, in every field and in every pair of fields.
 
 #include <algorithm>
 #include <cstddef>
@@ -37,7 +37,7 @@ class CollectiveCall : public std::enable_shared_from_this<CollectiveCall> {
     return called(operation_->ticket, shared_from_this());
   }
 
-  /// All float32 elements that this rank contributes are `value`.
+  /// Sets all float32 elements that this rank contributes to `value`.
   void contribute(float value) {
     for (std::vector<double>* const buffer : {&input_, &result_}) {
       auto* const elements = reinterpret_cast<float*>(buffer->data());
@@ -49,7 +49,7 @@ class CollectiveCall : public std::enable_shared_from_this<CollectiveCall> {
   std::string signature() const { return operation_->signature(); }
 
  private:
-  /// An operation on one tensor or several; each tensor has its own elements of the buffers.
+  /// Makes an operation on one or several tensors, each with separate elements of the buffers.
   std::shared_ptr<Operation> make(const std::string& name, const CollectiveTerms& terms,
                                   int ranks) {
     if (terms.kind == OperationKind::kBarrier) return calls_.plain(terms.kind);
@@ -113,8 +113,8 @@ void expect_all_right(MismatchJob& job, const Members& members, const std::strin
 
 constexpr int kMostUses = 100;
 
-/// Every rank gets the error once. In a use of a known name, a rank that only gives or only takes
-/// may end before others begin: then a later use gets the error.
+/// Expects that every rank gets the error once. In a use of a known name, a rank that only sends or
+/// only receives may end before others begin. A later use then gets the error.
 void expect_same_error(MismatchJob& job, const Members& members, const std::string& name,
                        const std::vector<CollectiveTerms>& terms, bool is_known) {
   std::vector<Called> calls = call_all(members, name, terms);
@@ -124,7 +124,7 @@ void expect_same_error(MismatchJob& job, const Members& members, const std::stri
   for (int rank = 0; rank < members.size(); ++rank) {
     const auto i = static_cast<std::size_t>(rank);
     texts.push_back(signature(name, terms[i], members.size()));
-    // The error may only arrive after further uses have ended.
+    // The error may come only after further uses have ended.
     for (int uses = 0; calls[i].error().empty() && uses < kMostUses; ++uses) {
       is_late = true;
       texts.back().clear();
@@ -140,8 +140,8 @@ void expect_same_error(MismatchJob& job, const Members& members, const std::stri
   }
 }
 
-/// A mismatch about a new name, then one about a name that all have used. All ranks can go on each
-/// time.
+/// Tests a mismatch about a new name, then one about a name that all ranks have used. After each,
+/// all ranks can continue.
 void disagree(MismatchJob& job, const Members& members, const CollectiveTerms& base,
               const CollectiveField& of_1, const CollectiveField& of_2) {
   const auto terms = disagreement(base, members.size(), of_1, of_2);
@@ -163,7 +163,7 @@ class CollectiveMismatches : public ::testing::Test {
     const auto& fields = collective_fields();
     for (std::size_t i = 0; i < fields.size(); ++i) {
       for (std::size_t k = i; k < fields.size(); ++k) {
-        if (test::kSanitized && k > i) continue;  // This takes long.
+        if (test::kSanitized && k > i) continue;  // takes long
         if (!exemption(base, fields[i].name).empty()) continue;
         if (!exemption(base, fields[k].name).empty()) continue;
         SCOPED_TRACE(text_of(base) + ": " + fields[i].name + " and " + fields[k].name);
@@ -177,7 +177,7 @@ class CollectiveMismatches : public ::testing::Test {
 TEST_F(CollectiveMismatches, AreTheSameErrorOnAllRanksAndLeaveTheRestUsable) {
   for (const CollectiveTerms& base : collectives()) {
     for (const std::size_t which : std::initializer_list<std::size_t>{0, 1}) {
-      MismatchJob job(which);  // Buckets that ranks ran differently keep their memory.
+      MismatchJob job(which);  // rejected buckets keep their memory
       for_each_pair(base, [&](const CollectiveField& of_1, const CollectiveField& of_2) {
         disagree(job, *job.both()[which], base, of_1, of_2);
       });
@@ -186,7 +186,7 @@ TEST_F(CollectiveMismatches, AreTheSameErrorOnAllRanksAndLeaveTheRestUsable) {
   }
 }
 
-// Any operation in place of any other one, except a barrier, which has a name of its own.
+// Every operation meets every other one, except a barrier, which has a name of its own.
 TEST_F(CollectiveMismatches, OfOperationsAreAllSeen) {
   const std::vector<CollectiveTerms> all = plain_collectives();
   for (const std::size_t which : std::initializer_list<std::size_t>{0, 1}) {
@@ -211,7 +211,7 @@ TEST_F(CollectiveMismatches, OfOperationsAreAllSeen) {
   }
 }
 
-// Differences between calls show in their texts, which errors quote.
+// Differences between calls are visible in their texts, which errors quote.
 TEST_F(CollectiveMismatches, QuoteBothValues) {
   for (const CollectiveTerms& base : collectives()) {
     for (const CollectiveField& field : collective_fields()) {
@@ -243,7 +243,7 @@ TEST_F(CollectiveMismatches, AreNotWhatIsExempt) {
 }
 
 // One rank calls in the job and the others in the group. All wait until the error, which names the
-// missing ranks; these get it when they call.
+// missing ranks. These get it when they call.
 TEST_F(CollectiveMismatches, InTheGroupAreStallsOfBoth) {
   MismatchJob job(3);
   const Members& all = *job.both()[0];

@@ -12,7 +12,7 @@
 
 #include "tests/runtime/mismatch/mismatch_job.h"
 
-/// The collectives, and all fields in which calls of ranks may differ.
+/// The collectives, and all fields in which the calls of ranks may differ.
 namespace kolo::mismatch {
 
 enum class Splits { kEqual, kAscending, kDescending };
@@ -31,13 +31,13 @@ struct CollectiveTerms {
   bool swaps_tensors = false;
   MemoryKind memory = MemoryKind::kHost;
 
-  /// Whether its elements may be sent in another type.
+  /// Returns whether the elements may be sent in a wire dtype.
   bool has_wire() const { return reduces(kind) && !has_root() && op != ReduceOp::kPremulSum; }
   Reduction reduction() const { return {op, scales, has_wire() ? wire : std::nullopt}; }
   bool has_root() const { return kolo::has_root(kind); }
 };
 
-/// One call of each collective, on one tensor with equal parts.
+/// Returns one call of each collective, on one tensor with equal parts.
 inline const std::vector<CollectiveTerms>& plain_collectives() {
   static const std::vector<CollectiveTerms> all = [] {
     std::vector<CollectiveTerms> terms;
@@ -71,12 +71,12 @@ inline std::string text_of(const CollectiveTerms& terms) {
                      terms.op == ReduceOp::kPremulSum ? " premul_sum" : "");
 }
 
-/// Elements of each rank's part, or of each pair's; empty if all have `count` elements.
+/// Returns the elements of each rank's part, or of each pair's. Empty if all have `count` elements.
 inline std::vector<std::size_t> split(const CollectiveTerms& terms, std::size_t count, int ranks) {
   if (!has_parts(terms.kind) || terms.splits == Splits::kEqual) return {};
   const auto n = static_cast<std::size_t>(ranks);
   std::vector<std::size_t> counts(has_pairs(terms.kind) ? n * n : n);
-  // Any two ranks exchange equally many elements.
+  // In both directions, two ranks exchange equally many elements.
   for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = count + 4 * (i / n + i % n);
   if (terms.splits == Splits::kDescending) std::ranges::reverse(counts);
   return counts;
@@ -88,7 +88,7 @@ inline std::vector<std::size_t> tensor_counts(const CollectiveTerms& terms) {
   return {terms.count, 8};
 }
 
-/// Whether there are too many parts to quote.
+/// Returns whether errors quote a hash, because there are too many parts.
 inline bool is_hashed(const CollectiveTerms& terms, int ranks) {
   return split(terms, terms.count, ranks).size() * tensor_counts(terms).size() > 16;
 }
@@ -158,8 +158,8 @@ inline const std::vector<CollectiveField>& collective_fields() {
   return all;
 }
 
-/// Why calls with these terms do not have this field, so that ranks cannot disagree about it; empty
-/// if they have it.
+/// Returns the reason why calls with these terms do not have this field, so that ranks cannot
+/// disagree about it. Empty if they have it.
 inline std::string_view exemption(const CollectiveTerms& terms, std::string_view field) {
   if (field == "op" || field == "scale before" || field == "scale after") {
     if (!reduces(terms.kind)) return "it combines nothing";

@@ -1,5 +1,4 @@
-// Gradient sets, with codecs, about which ranks disagree: in every field, and in every pair of
-// fields.
+// Tests gradient sets, with codecs, that differ between ranks in every field and pair of fields.
 
 #include <algorithm>
 #include <cstddef>
@@ -29,7 +28,7 @@ struct SetTerms {
 struct SetField {
   const char* name;
   void (*change)(SetTerms& terms);
-  std::string before, after;  ///< Values, as the error quotes them.
+  std::string before, after;  ///< The values that the error quotes.
 };
 
 const std::vector<SetField>& set_fields() {
@@ -42,7 +41,7 @@ const std::vector<SetField>& set_fields() {
       {"divisor",
        [](Terms& terms) {
          terms.options.divisor = Divisor::kContributingRanks;
-         terms.rules = "none";  // Sparse gradients have no other divisor.
+         terms.rules = "none";  // sparse gradients have no other divisor
        },
        ", average,", ", average over contributing_ranks,"},
       {"name", [](Terms& terms) { terms.gradients[0].name = "others"; }, "'weights'", "'others'"},
@@ -98,7 +97,8 @@ std::vector<Called> register_all(const Members& members, const Sets& sets) {
   return calls;
 }
 
-/// The first lines in which these texts differ; "nothing more" where one text has ended.
+/// Returns the first lines in which these texts differ; "nothing more" for a text without such a
+/// line.
 std::vector<std::string> first_difference(const Sets& sets) {
   std::vector<std::vector<std::string>> lines;
   std::size_t longest = 0;
@@ -116,7 +116,7 @@ std::vector<std::string> first_difference(const Sets& sets) {
   return {};
 }
 
-/// All members register the set, and one iteration gives the average.
+/// Registers the set on all members, and checks the average of one iteration.
 void expect_an_iteration(MismatchJob& job, const Members& members) {
   Sets sets;
   for (int rank = 0; rank < members.size(); ++rank) {

@@ -26,7 +26,7 @@ namespace kolo::mismatch {
 
 using test::GroupJob;
 
-/// Captures the log, since every error is logged; shows it if the test fails.
+/// Captures the log, because every error is logged. Prints it if the test fails.
 class CapturedLog {
  public:
   CapturedLog() { testing::internal::CaptureStderr(); }
@@ -38,7 +38,7 @@ class CapturedLog {
   CapturedLog& operator=(const CapturedLog&) = delete;
 };
 
-/// A call of a member.
+/// A call of one member.
 struct Called {
   std::function<bool()> done;
   std::function<std::string()> error;  ///< "CLASS: TEXT", or empty. Before: the call is done.
@@ -53,7 +53,7 @@ inline std::string error_of(TicketState& ticket) {
   }
 }
 
-/// Keeps `memory` until the call is destroyed. The call counts as waited for.
+/// Makes a call that counts as waited for. `memory` exists as long as the call.
 inline Called called(const std::shared_ptr<TicketState>& ticket,
                      std::shared_ptr<const void> memory = {}) {
   ticket->event();
@@ -63,7 +63,7 @@ inline Called called(const std::shared_ptr<TicketState>& ticket,
 
 /// The ranks that disagree: all ranks of the job, or the members of a group.
 struct Members {
-  std::string prefix;            ///< Of their error texts.
+  std::string prefix;            ///< Begins their error texts.
   std::vector<Engine*> engines;  ///< By rank in the group.
   const ProcessGrid* grid;
 
@@ -71,7 +71,7 @@ struct Members {
   Engine& engine(int rank) const { return *engines[static_cast<std::size_t>(rank)]; }
 };
 
-/// The engines of four ranks on two nodes, with a group of three of them, in one thread.
+/// The engines of four ranks on two nodes, and of a group of three of them, in one thread.
 class MismatchJob {
  public:
   explicit MismatchJob(std::uint64_t seed)
@@ -91,15 +91,15 @@ class MismatchJob {
   const Options& options_in_force() const { return options_; }
   std::vector<const Members*> both() const { return {&all_, &some_}; }
 
-  /// Runs until all calls are over.
+  /// Runs the job until all calls are done.
   void finish(const std::vector<Called>& calls) {
     job_.run_until(
         [&] { return std::ranges::all_of(calls, [](const Called& call) { return call.done(); }); },
         std::chrono::milliseconds(5));
   }
 
-  /// Checks that all calls are over with the same mismatch, which quotes what each rank submits:
-  /// `texts`, by rank.
+  /// Checks that all calls have the same mismatch error. It quotes the submission of each rank,
+  /// which is in `texts`, by rank.
   static std::string expect_disagreement(const Members& members, const std::vector<Called>& calls,
                                          const std::vector<std::string>& texts) {
     const std::string error = expect_common_error(calls);
@@ -113,8 +113,8 @@ class MismatchJob {
     return error;
   }
 
-  /// Checks that all calls are over with the same stall, which quotes what each rank waits for:
-  /// `texts`, by rank, empty for ranks that did not call.
+  /// Checks that all calls have the same stall error. It quotes the call for which each rank waits,
+  /// which is in `texts`, by rank; empty for ranks that did not call.
   static void expect_stall(const Members& members, const std::vector<Called>& calls,
                            const std::vector<std::string>& texts) {
     const std::string error = expect_common_error(calls);
@@ -129,8 +129,8 @@ class MismatchJob {
     }
   }
 
-  /// Checks that all calls are over with the same error, which quotes the ranks that waited:
-  /// `texts`, by rank, empty for the others.
+  /// Checks that all calls have the same error. It quotes the ranks that waited; their calls are in
+  /// `texts`, by rank; empty for other ranks.
   static void expect_late_error(const Members& members, const std::vector<Called>& calls,
                                 const std::vector<std::string>& texts) {
     const std::string error = expect_common_error(calls);
@@ -150,7 +150,7 @@ class MismatchJob {
     for (const Called& call : calls) EXPECT_EQ(call.error(), "");
   }
 
-  /// Checks that an all-reduce by all ranks of the job, and one by the group, give the right sums.
+  /// Checks the sums of an all-reduce by all ranks of the job, and of one by the group.
   void expect_sums_everywhere() {
     std::vector<Called> calls;
     std::vector<std::vector<float>> data;
@@ -204,11 +204,11 @@ template <typename Terms>
 struct Field {
   const char* name;
   void (*change)(Terms& terms);
-  std::string (*value)(const Terms& terms, int ranks);  ///< As errors quote it.
+  std::string (*value)(const Terms& terms, int ranks);  ///< Returns the value as errors quote it.
 };
 
-/// The terms of each member if one member differs from the rest in a field, or two members in one
-/// field each.
+/// Returns the terms of each member. Member 1 differs from `base` in one field, and member 2 in
+/// another one if the fields differ.
 template <typename Terms>
 std::vector<Terms> disagreement(const Terms& base, int ranks, const Field<Terms>& of_1,
                                 const Field<Terms>& of_2) {

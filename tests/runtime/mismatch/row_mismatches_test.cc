@@ -1,4 +1,4 @@
-// Row-sparse sums, messages and groups about which ranks disagree.
+// Tests row-sparse sums, messages and groups about which ranks disagree.
 
 #include <algorithm>
 #include <cstddef>
@@ -125,7 +125,7 @@ TEST(RowMismatches, AreTheSameErrorOnAllRanksAndLeaveTheRestUsable) {
 
 // --- Messages -----------------------------------------------------------------------------------
 
-// Another tag or peer means another message, which waits.
+// Another tag or peer would mean another message, which waits.
 TEST(MessageMismatches, AreTheSameErrorOnBothRanks) {
   const CapturedLog log;
   MismatchJob job(5);
@@ -155,7 +155,7 @@ TEST(MessageMismatches, AreTheSameErrorOnBothRanks) {
                       HasSubstr(fmt::format("rank 1 sends {} elements of float32 with tag 7 to "
                                             "rank 2, {}",
                                             count, text)));
-          // A small message was sent, and its call over, before the receive began.
+          // A small message is sent, and its call done, before the receive begins.
           if (count > 10) {
             EXPECT_EQ(send->text(), receive->text());
           }

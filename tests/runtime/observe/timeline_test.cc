@@ -21,7 +21,7 @@
 namespace kolo::test {
 namespace {
 
-/// The complete events of a rank's timeline, by name.
+/// Returns the complete events of a rank's timeline, by name.
 std::multimap<std::string, nlohmann::json> events_of(const std::filesystem::path& file) {
   std::multimap<std::string, nlohmann::json> events;
   for (const auto& event : nlohmann::json::parse(std::ifstream(file))) {

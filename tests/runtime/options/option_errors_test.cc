@@ -1,5 +1,5 @@
-// Every option refuses a bad value with the same error, whether it comes from the flag, the
-// environment variable or the field of `Options`.
+// Every option refuses a bad value with the same error, whether it is in the flag, the environment
+// variable or the field of `Options`.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,8 +34,8 @@ using testing::StartsWith;
 /// A value that an option must refuse, as text and in code, and the expected error text.
 struct BadValue {
   std::string option;
-  std::string text;                        ///< For flag and variable.
-  std::function<void(Options&)> set = {};  ///< In code; null if the field cannot hold it.
+  std::string text;                        ///< The value for flag and variable.
+  std::function<void(Options&)> set = {};  ///< Sets it in code; null if the field cannot hold it.
   ErrorCode code = ErrorCode::kConfig;
   std::string says = {};
 };
@@ -134,7 +134,7 @@ std::vector<BadValue> bad_values() {
   for (const auto& [name, field] : times) {
     values.push_back(bad_ms(name, field, milliseconds(-1), "-1"));
     values.push_back(bad_ms(name, field, kTooLong, kTooLongText));
-    // In nanoseconds (times 10^6) this exceeds 2^63.
+    // In nanoseconds (times 10^6), this exceeds 2^63.
     values.push_back(bad_ms(name, field, milliseconds(10'000'000'000'000), "10000000000000"));
     if (!may_be_zero.contains(name)) values.push_back(bad_ms(name, field, milliseconds(0), "0"));
   }
@@ -163,7 +163,7 @@ void parse_flag(const OptionEntry& entry, const std::string& text) {
   CLI::App app;
   Options options;
   add_runtime_options(app, options);
-  // An empty value is a separate argument; a value that begins with a hyphen must not be.
+  // An empty value is a separate argument. A value that begins with a hyphen must not be.
   const std::string flag = text.empty() ? entry.flag() : entry.flag() + "=" + text;
   const std::array<const char*, 3> arguments = {"program", flag.c_str(), ""};
   app.parse(text.empty() ? 3 : 2, arguments.data());
@@ -229,7 +229,7 @@ TEST(OptionErrors, TheLongestTimesAreFarFromOverflow) {
   EXPECT_GT(now + 4 * std::chrono::nanoseconds(options.peer_timeout), now);
 }
 
-/// The output on stderr of a program with the command line `arguments`.
+/// Returns the stderr output of a program with the command line `arguments`.
 std::string usage_error(const std::vector<const char*>& arguments, int expected_status) {
   CLI::App app("a program", "program");
   app.require_subcommand(1);

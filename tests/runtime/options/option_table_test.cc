@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// The values, with a distinct time for each time option that has none.
+/// Returns the values, with a distinct time for each time option that has none.
 std::map<std::string, std::string> with_times(std::map<std::string, std::string> values) {
   for (const OptionEntry& entry : option_table()) {
     if (entry.value == "MS") values.emplace(entry.name, std::to_string(values.size()));
@@ -28,7 +28,7 @@ std::map<std::string, std::string> with_times(std::map<std::string, std::string>
   return values;
 }
 
-/// A value other than the default for each option, as its text.
+/// Returns for each option the text of a value other than the default.
 const std::map<std::string, std::string>& other_values() {
   static const std::map<std::string, std::string> values = with_times({
       {"fusion_bytes", "12345"},
@@ -57,7 +57,7 @@ const std::map<std::string, std::string>& other_values() {
   return values;
 }
 
-/// Sets an environment variable for the life of the object.
+/// Sets an environment variable during the lifetime of this object.
 class Variable {
  public:
   Variable(std::string name, const std::string& value) : name_(std::move(name)) {
@@ -95,7 +95,7 @@ TEST(OptionTable, EveryOptionComesBackFromItsText) {
   }
 }
 
-// No two entries share a field, and none lacks one.
+// Every entry has a field, and no two entries share one.
 TEST(OptionTable, EveryOptionHasAFieldOfItsOwn) {
   Options all;
   for (const OptionEntry& entry : option_table()) entry.set(all, other_values().at(entry.name));

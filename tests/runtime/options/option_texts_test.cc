@@ -1,5 +1,5 @@
-// Any text for any option is either refused with an error that names it, or accepted as a value
-// whose text gives the value again.
+// Each text for each option is either refused with an error that names it, or accepted as a value
+// whose text gives the same value.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 constexpr std::uint64_t kSeed = 5;
 constexpr int kTexts = 4000;
 
-/// Texts that each kind of option accepts.
+/// Returns texts that each kind of option accepts.
 const std::map<std::string, std::vector<std::string>>& taken() {
   static const std::map<std::string, std::vector<std::string>> texts = {
       {"compression",

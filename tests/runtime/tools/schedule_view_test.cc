@@ -46,7 +46,7 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// The lines of a table, with one space between cells and none before the first.
+/// Returns the lines of a table, with one space between cells and none before the first.
 std::vector<std::string> rows_of(const std::string& table) {
   std::vector<std::string> rows;
   std::istringstream lines(table);
@@ -59,7 +59,7 @@ std::vector<std::string> rows_of(const std::string& table) {
   return rows;
 }
 
-/// Whether each tag is closed, in the order of nesting.
+/// Expects that each tag is closed, in the order of nesting.
 void expect_nested(const std::string& xml) {
   std::vector<std::string> open;
   std::size_t end = 0;

@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// Two GPUs on two host bridges of one socket; the first shares a switch with the network card.
+// Two GPUs on two host bridges of one socket. The first shares a switch with the network card.
 class TopoGpus : public testing::Test {
  protected:
   TopoGpus() {
@@ -65,7 +65,7 @@ TEST_F(TopoGpus, DrawsNvLinks) {
   EXPECT_EQ(report()["links"][0][1]["label"], "NV18");
 }
 
-/// Text of a job of `nodes` nodes with two ranks each, with or without GPUs.
+/// Returns the text for a job of `nodes` nodes with two ranks each, with or without GPUs.
 std::string text_of_job(int nodes, const nlohmann::json& gpus, const HardwareSnapshot& hardware) {
   std::vector<std::string> node_of_rank;
   for (int rank = 0; rank < 2 * nodes; ++rank) {

@@ -102,8 +102,8 @@ TEST(ProgressLock, IsNotWaitedForWhenItsDriverIsGivenUp) {
   EXPECT_EQ(progress_lock.take(), ProgressLock::Take::kTaken);
 }
 
-// The thread in the lock counts finished work without a lock; work that is left with the holder
-// must not be forgotten when it leaves. Under ThreadSanitizer this also shows that the lock orders
+// The thread that holds the lock counts work without another lock. Work that other threads leave to
+// it must not be lost when it leaves. Under ThreadSanitizer, this also shows that the lock orders
 // memory.
 TEST(ProgressLock, NoCallIsLostBetweenThreads) {
   constexpr int kThreads = 4;

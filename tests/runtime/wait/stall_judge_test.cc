@@ -26,7 +26,7 @@ class Looks {
     clock_.advance(after);
     return judge_.look(is_driven, pulse.read(), clock_.now());
   }
-  /// The first news, within so many looks.
+  /// Returns the first news within `looks` looks, if any.
   StallJudge::Verdict first(int looks) {
     for (int i = 0; i < looks; ++i) {
       const StallJudge::Verdict verdict = next();
@@ -122,7 +122,7 @@ TEST(StallJudge, CountsNoTimeInWhichTheProcessWasStopped) {
   EXPECT_EQ(looks.first(8).news, News::kNone);
 }
 
-// Compares random sequences of looks with a direct computation.
+// The test compares random sequences of looks with a direct computation.
 TEST(StallJudge, IsRightInAnySequence) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);

@@ -19,7 +19,7 @@ using std::chrono::microseconds;
 
 constexpr std::size_t kNoQuota = 1000;
 
-/// The policy for ranks that are one node and all of its machine.
+/// Returns the policy for ranks that are one node and use its whole machine.
 WaitPolicy policy_of(const std::vector<CoreUse>& ranks, microseconds spin = microseconds(-1),
                      int reduce_threads = 0) {
   return choose_wait_policy({.node = ranks, .machine = ranks}, kNoQuota, spin, reduce_threads);
@@ -81,7 +81,7 @@ TEST(WaitPolicy, TheOptionSetsHowLongThreadsPoll) {
   }
 }
 
-// Nodes that are simulated on one machine, or containers on it.
+// Several nodes are emulated on one machine, or are containers on it.
 TEST(WaitPolicy, NodesOfOneMachineShareItsCores) {
   const CoreUse both{.cores = {0, 1}};
   const auto policy = [&](std::vector<CoreUse> machine, std::size_t granted) {
@@ -207,7 +207,7 @@ TEST(CoreUse, QuotasOfBothVersionsOfControlGroupsCount) {
 }  // namespace
 }  // namespace kolo
 
-// Replaces the C library's function in this test's binary.
+// This replaces the C library's function in this test's binary.
 extern "C" int sched_yield() noexcept {
   ++kolo::yields;
   return 0;

@@ -1,5 +1,5 @@
-// Whole ranks, one per thread, each with a watchdog. Transport calls of one rank do not return
-// until the test lets them.
+// Tests whole ranks, one per thread, each with a watchdog. Transport calls of one rank do not
+// return until the test lets them.
 
 #include "runtime/wait/watchdog.h"
 
@@ -37,7 +37,7 @@ using testing::HasSubstr;
 
 constexpr std::chrono::seconds kPatience{60};
 
-/// Lines of a watchdog, for which other threads can wait.
+/// Lines that a watchdog has logged. Other threads can wait for them.
 class WatchdogLines {
  public:
   void add(std::string_view line) {
@@ -47,7 +47,7 @@ class WatchdogLines {
     }
     added_.notify_all();
   }
-  /// The first line that contains `part`, once it has come; empty if it never comes.
+  /// Waits for the first line that contains `part`, and returns it. Empty if it is never logged.
   std::string await(const std::string& part) {
     MutexLock lock(mutex_);
     std::string found;
@@ -68,8 +68,7 @@ class WatchdogLines {
   std::vector<std::string> lines_ KOLO_GUARDED_BY(mutex_);
 };
 
-/// One rank of a job on one node, with the members of Runtime. Its transport calls pass through
-/// `hook`.
+/// One rank of a job on one node, with the members of Runtime. Its transport calls pass `hook`.
 class WatchedRank {
  public:
   WatchedRank(Rendezvous& rendezvous, test::CallHook& hook, WatchdogLines& lines,
@@ -88,7 +87,7 @@ class WatchedRank {
                    .give_up = [this](const StallJudge::Verdict& verdict) { give_up(verdict); }}),
         thread_(progress_engine_) {}
 
-  /// Sums one element of each rank. Returns the error; empty without one.
+  /// Sums one element of each rank. Returns the error, or an empty string.
   std::string all_reduce(const std::string& name) {
     const auto value =
         std::make_shared<std::vector<float>>(1, transport_.rank() == 0 ? 1.0F : 2.0F);
@@ -129,7 +128,7 @@ class WatchedRank {
   }
 
   const SteadyClock clock_;
-  std::vector<std::shared_ptr<std::vector<float>>> used_;  // outlive the engine
+  std::vector<std::shared_ptr<std::vector<float>>> used_;  // must outlive the engine
   Connection connection_;
   test::ThrowingTransport transport_;
   Pulse pulse_;
@@ -150,8 +149,7 @@ void sum_and_close(WatchedRank& rank) {
   rank.close();
 }
 
-/// After a sum of both ranks, runs `body` as rank 1, whose calls pass the gate, and `others` as
-/// rank 0.
+/// After a sum of both ranks, runs `body` as rank 1, whose calls pass the gate, and `others` as 0.
 void run_beside_a_stuck_rank(CallGate& gate, WatchdogLines& lines, Duration give_up_after,
                              const std::function<void(WatchedRank&)>& body,
                              const std::function<void(WatchedRank&)>& others) {
@@ -215,8 +213,8 @@ TEST(Watchdog, SeesThatARankThatWaitsComesBackFromItsSleep) {
       });
 }
 
-// The stuck thread cannot be helped, but another one gets the error at once. When the call returns,
-// its sum may still complete, but then the job ends with the error.
+// The stuck thread stays stuck, but another thread gets the error immediately. When the call
+// returns, its sum may still complete, but then the job ends with the error.
 TEST(Watchdog, GivesUpSoThatOnlyTheStuckThreadWaits) {
   CallGate gate("signal");
   WatchdogLines lines;
@@ -241,7 +239,7 @@ TEST(Watchdog, GivesUpSoThatOnlyTheStuckThreadWaits) {
   EXPECT_THAT(errors, testing::Each(HasSubstr("rank 1: run: given up")));
 }
 
-// Holds while the call has not returned, whether peers sleep or poll.
+// Peers learn the reason while the call has not returned, whether they sleep or poll.
 TEST(Watchdog, TellsPeersOfTheNodeWhyTheRankIsMute) {
   CallGate gate("signal");
   WatchdogLines lines;

@@ -12,24 +12,24 @@
 
 namespace kolo::test {
 
-/// One tensor of an operation in place.
+/// Returns the tensor list of an in-place operation on one tensor.
 inline std::vector<TensorBuffers> in_place(const BufferView& buffer) {
   return {{.result = buffer.data, .count = buffer.count}};
 }
 
-/// A sum of one tensor in place.
+/// Returns an operation that sums one tensor in place.
 inline Operation all_reduce(std::string name, const BufferView& buffer) {
   return {.kind = OperationKind::kAllReduce, .name = std::move(name), .tensors = in_place(buffer)};
 }
 
-/// One rank's place in an operation.
+/// One rank that calls an operation.
 struct Caller {
   OperationKind kind = OperationKind::kAllReduce;
   int rank = 0;
   int ranks = 1;
 
-  /// Elements of the rank's input or result, if each part has `count` elements, or as `counts`
-  /// gives.
+  /// Returns the number of elements of the rank's input, or of its result if `of_result`. Each part
+  /// has `count` elements; if `counts` is not empty, it gives the elements of each part.
   std::size_t elements(std::size_t count, PartCounts counts, bool of_result) const {
     const auto n = static_cast<std::size_t>(ranks), me = static_cast<std::size_t>(rank);
     const bool has_all = of_result ? gives_parts(kind) : takes_parts(kind);
@@ -44,8 +44,8 @@ struct Caller {
     return sum;
   }
 
-  /// A tensor with these parts, in memory that is long enough. For an in-place gather or scatter,
-  /// only non-null buffers are used.
+  /// Returns a tensor with these parts. `input` and `result` must be long enough. In an in-place
+  /// gather or scatter, a null buffer has no elements.
   Tensor tensor(std::size_t count, PartCounts counts, const void* input, void* result, DType dtype,
                 bool in_place = false, MemoryKind memory = MemoryKind::kHost) const {
     const std::size_t gives = elements(count, counts, false), gets = elements(count, counts, true);

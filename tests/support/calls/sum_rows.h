@@ -9,7 +9,7 @@
 
 namespace kolo::test {
 
-/// Sums rows of one table and waits for the result; reuses the memory of `sums`.
+/// Sums rows of one table and blocks until the result is in `sums`, whose memory is reused.
 inline void sum_rows(Group& group, std::string_view name, const RowTable& table,
                      Span<const std::int64_t> indices, const void* rows, RowSums& sums,
                      const RowOptions& options = {}) {

@@ -7,7 +7,7 @@
 namespace kolo::emulator {
 namespace {
 
-// Set while this thread runs a thread of a kernel.
+// Null except while this thread runs a thread of a kernel.
 thread_local Block* running_block = nullptr;
 
 unsigned take(std::vector<unsigned>& from, std::size_t at) {
@@ -36,7 +36,7 @@ Block::Block(const Launch& launch, const uint3& index, Random& random, FiberPool
 }
 
 Block::~Block() {
-  if (!is_done()) return;  // The stacks are still in use.
+  if (!is_done()) return;  // the stacks are still in use
   for (auto& fiber : fibers_) pool_.push_back(std::move(fiber));
 }
 
@@ -76,7 +76,7 @@ Fiber& Block::take_fiber() {
   return *fiber;
 }
 
-// Runs on a fiber: threads that do not wait need no change of stacks.
+// Runs on a fiber. Threads that never wait need no other stack.
 void Block::run_threads() {
   try {
     while (!unstarted_.empty()) {
@@ -120,7 +120,7 @@ std::span<const std::uint64_t, kLanes> Block::exchange(unsigned mask, std::uint6
   if (mask != ~0u) throw Fault(where.describe() + ": the emulator knows whole warps only");
   Warp& warp = warps_[running_ / kLanes];
   const unsigned lane = running_ % kLanes;
-  // No lane can be two rounds ahead of another one.
+  // Two buffers suffice, because no lane can be two exchanges ahead of another lane.
   auto& values = warp.values[warp.rounds[lane]++ % 2];
   values[lane] = value;
   wait_at(warp.meeting, where);

@@ -18,19 +18,19 @@
 
 namespace kolo::emulator {
 
-/// Thrown when a kernel does something that would hang, trap or give wrong values on a GPU. The
-/// text names the place in the kernel's source.
+/// Thrown when a kernel would hang, trap or compute wrong values on a GPU. The text names the line
+/// in the kernel's source.
 class Fault : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
 
-/// A line of a kernel's source; stands in for std::source_location, which Clang 14 lacks.
+/// A line of a kernel's source. It replaces std::source_location, which Clang 14 lacks.
 struct Place {
   const char* file = "";
   unsigned line = 0;
 
-  /// As a default argument: the place of the call.
+  /// Used as a default argument, it returns the line of the call.
   static constexpr Place here(const char* file = __builtin_FILE(),
                               unsigned line = __builtin_LINE()) {
     return {file, line};
@@ -45,7 +45,7 @@ struct Place {
 
 }  // namespace kolo::emulator
 
-/// CUDA's built-in vector types, as far as the kernels use them: plain data with CUDA's alignment.
+/// CUDA's built-in vector types that the kernels use: plain data with CUDA's alignment.
 
 struct uint3 {
   unsigned x, y, z;
@@ -72,7 +72,7 @@ namespace kolo::emulator {
 
 inline constexpr unsigned kLanes = 32;
 
-/// One launch; each thread runs `thread`.
+/// One launch of a kernel. Each of its threads calls `thread`.
 struct Launch {
   dim3 grid;
   dim3 block;
@@ -82,10 +82,11 @@ struct Launch {
 
 using Random = std::mt19937;
 
-/// Idle fibers, kept for the next block because a stack is expensive.
+/// Idle fibers. They are kept for the next block, because allocating a stack is expensive.
 using FiberPool = std::vector<std::unique_ptr<Fiber>>;
 
-/// The threads of one block. Each runs until it waits for others; `random` picks the next one.
+/// The threads of one block, which run one at a time. A thread runs until it waits for other
+/// threads; `random` then selects the next thread.
 class Block {
  public:
   Block(const Launch& launch, const uint3& index, Random& random, FiberPool& pool);
@@ -95,11 +96,11 @@ class Block {
 
   bool is_done() const { return ended_ == threads_.size(); }
 
-  /// Runs a thread until it waits, and before it other threads that end without waiting. Before:
-  /// not is_done(). Errors: Fault, or the exception of a thread; the block is then dead.
+  /// Runs threads until one of them waits or no unstarted thread is left. Before: not is_done().
+  /// Errors: Fault, or the exception of a thread; the block cannot be used afterwards.
   void step();
 
-  /// Position of the running thread.
+  /// Position of the running thread in its block and grid.
   struct Position {
     uint3 thread, block;
     dim3 block_size, grid_size;
@@ -107,20 +108,21 @@ class Block {
   const Position& position() const { return position_; }
   SharedMemory& shared() { return shared_; }
 
-  /// Waits for all threads of the block. Errors: Fault if they wait at different places.
+  /// Waits for all threads of the block. Errors: Fault if threads wait at different lines.
   void sync_threads(const Place& where);
 
-  /// Waits for all lanes of the warp. Returns the value of each, valid until the next but one
-  /// exchange. Errors: Fault unless `mask` names all 32 lanes and all wait at the same place.
+  /// Waits for all lanes of the warp. Returns the values of all lanes; they are valid until the
+  /// second exchange after this one. Errors: Fault if `mask` does not name all 32 lanes, or if
+  /// lanes wait at different lines.
   std::span<const std::uint64_t, kLanes> exchange(unsigned mask, std::uint64_t value,
                                                   const Place& where);
   unsigned lane() const { return running_ % kLanes; }
 
-  /// The block of the running thread. Errors: Fault outside of kernels.
+  /// Returns the block of the running thread. Errors: Fault outside of kernels.
   static Block& current();
 
  private:
-  /// A place where threads wait until `size` of them have arrived.
+  /// A barrier of `size` threads.
   struct Meeting {
     unsigned size = 0;
     Place where = {};
@@ -128,7 +130,7 @@ class Block {
   };
   struct Warp {
     Meeting meeting;
-    unsigned rounds[kLanes] = {};  ///< Number of exchanges of each lane.
+    unsigned rounds[kLanes] = {};  ///< Number of exchanges so far, by lane.
     std::array<std::uint64_t, kLanes> values[2] = {};
   };
 
@@ -143,17 +145,17 @@ class Block {
   Random& random_;
   Position position_;
   SharedMemory shared_;
-  std::vector<Fiber*> threads_;  ///< Fiber of each waiting thread.
+  std::vector<Fiber*> threads_;  ///< Fiber of each waiting thread, by thread.
   std::vector<unsigned> unstarted_;
-  std::vector<unsigned> ready_;  ///< Threads whose wait is over.
+  std::vector<unsigned> ready_;  ///< Threads that have waited and can continue.
   std::size_t ended_ = 0;
   unsigned running_ = 0;
   Fiber* fiber_ = nullptr;  ///< Fiber of the running thread.
   Meeting all_;
   std::vector<Warp> warps_;
   FiberPool& pool_;
-  FiberPool fibers_;          ///< All fibers that this block has taken.
-  std::vector<Fiber*> idle_;  ///< The idle ones among them.
+  FiberPool fibers_;          ///< All fibers that this block uses.
+  std::vector<Fiber*> idle_;  ///< Those of `fibers_` that run no thread.
   std::exception_ptr thrown_;
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 thread_local Device* current_device = nullptr;
 
-/// The limits of CUDA's compute capabilities 8.0 to 10.0.
+/// Applies the limits of CUDA's compute capabilities 8.0 to 10.0.
 bool is_accepted(const Launch& launch) {
   const auto any_zero = [](const dim3& size) { return size.x == 0 || size.y == 0 || size.z == 0; };
   if (any_zero(launch.grid) || any_zero(launch.block)) return false;

@@ -8,14 +8,14 @@
 namespace kolo::emulator {
 
 struct DeviceOptions {
-  /// Seed of the order of threads and blocks.
+  /// Seed of the order in which threads and blocks run.
   std::uint32_t seed = 1;
-  /// Number of blocks that run concurrently; the device reports the same capacity.
+  /// Number of blocks that run concurrently. The device reports this occupancy.
   std::size_t resident_blocks = 3;
 };
 
-/// An emulated GPU of the thread that constructs it, for its lifetime. Launches of this thread run
-/// on it immediately and to completion.
+/// An emulated GPU for the thread that constructs it. While it exists, launches of this thread run
+/// on it and block until they are complete.
 class Device {
  public:
   explicit Device(const DeviceOptions& options);
@@ -23,16 +23,16 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  /// The device of this thread. Errors: Fault if there is none.
+  /// Returns the device of this thread. Errors: Fault if there is none.
   static Device& current();
 
   const DeviceOptions& options() const { return options_; }
 
-  /// Runs all threads of a launch. A launch that CUDA would refuse runs none of them and leaves an
-  /// error for `take_refusal`. Errors: Fault, or the exception of a kernel.
+  /// Runs all threads of a launch. A launch that CUDA would refuse runs no thread; `take_refusal`
+  /// reports it. Errors: Fault, or the exception of a kernel.
   void run(const Launch& launch);
 
-  /// True if a launch since the last call was refused.
+  /// Returns whether a launch was refused since the last call.
   bool take_refusal();
 
  private:

@@ -1,4 +1,4 @@
-// The results of the emulator, and each mistake that it promises to detect.
+// Tests the results of the emulator, and each mistake that it must detect.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -102,7 +102,7 @@ TEST(CudaEmulator, ReportsBarriersThatNotAllThreadsReach) {
   EXPECT_THROW(sample::ballot_of_half_a_warp(), Fault);
 }
 
-// AddressSanitizer ends the program instead.
+// AddressSanitizer would end the program first.
 #if !defined(__SANITIZE_ADDRESS__)
 TEST(CudaEmulator, ReportsWritesBehindSharedMemory) {
   Device device({.seed = 1});

@@ -22,7 +22,7 @@
 namespace kolo::emulator {
 namespace {
 
-constexpr std::size_t kStackBytes = std::size_t{256} << 10;  // Unused pages cost nothing.
+constexpr std::size_t kStackBytes = std::size_t{256} << 10;  // unused pages cost nothing
 
 std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
@@ -34,7 +34,7 @@ Fiber::Fiber() {
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
   memory_ = static_cast<std::byte*>(memory);
-  mprotect(memory_, guard, PROT_NONE);  // Stacks grow down into it.
+  mprotect(memory_, guard, PROT_NONE);  // stacks grow down to this guard page
   inside_.stack = memory_ + guard;
   inside_.bytes = kStackBytes;
 #if defined(KOLO_ADDRESS_SANITIZER)

@@ -7,11 +7,11 @@
 
 namespace kolo::emulator {
 
-/// A coroutine with its own stack. If it is destroyed while suspended, objects on its stack are not
+/// A coroutine with a stack. If it is destroyed while suspended, the objects on its stack are not
 /// destroyed.
 ///
-/// Threads: all calls from one. Errors: std::system_error if there is no memory for a stack.
-///          A body must not throw.
+/// Threads: one thread makes all calls. Errors: std::system_error if there is no memory for a
+/// stack. A body must not throw.
 class Fiber {
  public:
   Fiber();
@@ -19,21 +19,21 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Called from outside: runs `body` until it suspends itself or returns. Before: the previous
-  /// body, if any, has returned.
+  /// Runs `body` until it suspends itself or returns. Called from outside the fiber. Before: the
+  /// previous body, if any, has returned.
   void start(std::function<void()> body);
 
-  /// Called from outside: resumes the suspended body.
+  /// Resumes the suspended body. Called from outside the fiber.
   void resume();
 
-  /// Called from the body: suspends it until the next resume.
+  /// Suspends the body until the next `resume`. Called from the body.
   void suspend();
 
  private:
   static void enter(unsigned high, unsigned low);
   void run();
 
-  // For AddressSanitizer, which must be told of each change of stacks.
+  // One of the two stacks between which a fiber switches. AddressSanitizer must know their bounds.
   struct Side {
     ucontext_t context = {};
     const void* stack = nullptr;

@@ -12,9 +12,9 @@
 #include "tests/support/cuda_emulator/device.h"
 #include "tests/support/cuda_emulator/include/cuda_runtime_api.h"
 
-/// The names that nvcc predefines, as far as the kernels use them. `translate.py` includes this
-/// file in each .cu and .cuh, and rewrites launches, shared variables and casts into calls of the
-/// functions below.
+/// The names predefined by nvcc that the kernels use. `translate.py` includes this file in each .cu
+/// and .cuh file, and rewrites launches, shared variables and casts into calls of the functions
+/// below.
 
 #define __global__
 #define __device__
@@ -28,8 +28,8 @@
 
 namespace kolo::emulator {
 
-/// `kernel<<<grid, block, shared, stream>>>(arguments)` is `Call{grid, block, shared,
-/// stream}.of(kernel)(arguments)`. Every thread gets copies of the arguments.
+/// Launches a kernel: `kernel<<<grid, block, shared, stream>>>(arguments)` becomes `Call{grid,
+/// block, shared, stream}.of(kernel)(arguments)`. Every thread gets copies of the arguments.
 struct Call {
   dim3 grid;
   dim3 block;
@@ -47,7 +47,7 @@ struct Call {
   }
 };
 
-/// A shared variable, identified by `key`.
+/// Returns the block's shared variable that `key` identifies.
 template <typename T>
 T& shared(const char& key) {
   return *static_cast<T*>(Block::current().shared().variable(&key, sizeof(T)));
@@ -58,8 +58,8 @@ T* dynamic_shared() {
   return static_cast<T*>(Block::current().shared().dynamic());
 }
 
-/// reinterpret_cast with a check that the pointer is aligned for its new type; a GPU would trap at
-/// the access.
+/// Casts like reinterpret_cast, but checks that the pointer is aligned for its new type. A GPU
+/// would trap at an unaligned access.
 template <typename To, typename From>
 To aligned_cast(From from, const Place& where = Place::here()) {
   if constexpr (std::is_pointer_v<From> && std::is_pointer_v<To>) {
@@ -72,7 +72,7 @@ To aligned_cast(From from, const Place& where = Place::here()) {
   return reinterpret_cast<To>(from);
 }
 
-/// Exchanges values of up to 8 bytes between lanes.
+/// Lanes exchange values of up to 8 bytes, which these functions convert to and from 64 bits.
 template <typename T>
 std::uint64_t to_word(const T& value) {
   static_assert(sizeof(T) <= sizeof(std::uint64_t) && std::is_trivially_copyable_v<T>);
@@ -90,7 +90,7 @@ T from_word(std::uint64_t word) {
 
 }  // namespace kolo::emulator
 
-// Barriers and exchanges, named as in CUDA.
+// The barriers and exchanges of CUDA.
 
 inline void __syncthreads(const kolo::emulator::Place& where = kolo::emulator::Place::here()) {
   kolo::emulator::Block::current().sync_threads(where);
@@ -119,8 +119,8 @@ T __shfl_xor_sync(unsigned mask, T value, int distance,
 
 inline int __popc(unsigned value) { return __builtin_popcount(value); }
 
-// One thread of the processor runs all threads of a kernel, so memory is in order and atomic
-// operations are never interrupted.
+// One processor thread runs all threads of a kernel, so memory accesses are in order, and no other
+// thread interrupts an atomic operation.
 
 inline void __threadfence() {}
 

@@ -9,7 +9,7 @@
 namespace kolo::emulator {
 namespace {
 
-// AddressSanitizer detects more than a margin does, if the variable has no margin.
+// AddressSanitizer detects more mistakes than a margin does, but only without a margin.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kMargin = 0;
 #else

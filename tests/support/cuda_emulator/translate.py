@@ -3,7 +3,8 @@
 
     translate.py INPUT OUTPUT
 
-Four things have no spelling in C++ and become calls of kernel_language.h, on the lines they were on:
+Four constructs do not exist in C++. They become calls of functions of kernel_language.h; line
+numbers stay.
 
     kernel<T><<<grid, block>>>(a, b)    Call{grid, block}.of(<a call of kernel<T>>)(a, b)
     __shared__ float sums[8][N];        auto& sums = shared<float[8][N]>(<its own key>);
@@ -21,7 +22,7 @@ SHARED = re.compile(r"\b__shared__\s+([\w:]+)\s+(\w+)((?:\[[^;]*\])?);")
 
 
 def begin_of_name(text, end):
-    """Where the name that ends at `end` begins, with its template arguments."""
+    """Returns where the name that ends at `end` begins, including its template arguments."""
     at = len(text[:end].rstrip())
     if text[at - 1] == ">":
         depth = 0
@@ -34,7 +35,7 @@ def begin_of_name(text, end):
 
 
 def rewrite_launches(text):
-    """Replaces every `kernel<<<configuration>>>(` from the last one to the first."""
+    """Replaces every `kernel<<<configuration>>>(`, from the last to the first."""
     while (opening := text.rfind("<<<")) >= 0:
         closing = re.compile(r">>>\s*\(").search(text, opening)
         begin = begin_of_name(text, opening)

@@ -24,7 +24,7 @@ DeviceHeap::DeviceHeap(std::size_t capacity)
   if (mapped_ == MAP_FAILED) throw std::runtime_error("no addresses for a device's memory");
   const auto address = reinterpret_cast<std::uintptr_t>(mapped_);
   data_ = static_cast<std::byte*>(mapped_) + (rounded_up(address, kHugePage) - address);
-  // A hint only: heaps are opened and closed often, which costs time for each page in use.
+  // Huge pages make it faster to open and close the heap, which takes time per page. It may fail.
   ::madvise(data_, capacity_, MADV_HUGEPAGE);
 }
 

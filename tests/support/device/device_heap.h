@@ -4,22 +4,23 @@
 
 namespace kolo::test {
 
-/// Memory that stands in for device memory for the buffers of a test. The processor may access it
-/// only while it is open; streams open it, engines must not. Access while it is closed ends the
-/// process.
+/// Memory that emulates device memory for the buffers of a test. The processor may access it only
+/// while it is open: streams open it, and engines must not access it. An access while it is closed
+/// ends the process.
 ///
 /// Threads: one. Nothing is freed before `clear`.
 class DeviceHeap {
  public:
-  explicit DeviceHeap(std::size_t capacity = std::size_t{1} << 30);  ///< Bytes of address space.
+  /// `capacity` is the size of the address space in bytes.
+  explicit DeviceHeap(std::size_t capacity = std::size_t{1} << 30);
   ~DeviceHeap();
   DeviceHeap(const DeviceHeap&) = delete;
   DeviceHeap& operator=(const DeviceHeap&) = delete;
 
-  /// Aligned to 256 bytes, filled with a pattern. Before: open. Errors: std::runtime_error if there
-  /// is no room left.
+  /// Returns memory aligned to 256 bytes and filled with a pattern. Before: open. Errors:
+  /// std::runtime_error if the heap is full.
   std::byte* allocate(std::size_t bytes);
-  /// Frees everything. Before: open.
+  /// Frees all allocations. Before: open.
   void clear() { used_ = in_use_ = 0; }
 
   void open() { protect(true); }
@@ -33,10 +34,10 @@ class DeviceHeap {
   void* mapped_ = nullptr;
   std::byte* data_ = nullptr;  // within the mapping, aligned to a huge page
   std::size_t used_ = 0;
-  std::size_t in_use_ = 0;  // as used_, in whole huge pages
+  std::size_t in_use_ = 0;  // `used_`, rounded up to whole huge pages
 };
 
-/// Keeps a heap closed during its own lifetime.
+/// Keeps a heap closed during the lifetime of this object.
 class ClosedDeviceHeap {
  public:
   explicit ClosedDeviceHeap(DeviceHeap& heap) : heap_(heap) { heap_.close(); }

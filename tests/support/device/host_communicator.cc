@@ -31,7 +31,7 @@ enum class Kind : std::uint8_t {
   kEnd
 };
 
-/// A `GroupTensor` that owns its counts.
+/// A copy of a `GroupTensor` that owns its counts.
 struct Tensor {
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
@@ -48,7 +48,7 @@ std::vector<Tensor> kept(std::span<const GroupTensor> tensors) {
   return all;
 }
 
-/// "4, 0, 4" or "4, 0, 4 + 1, 1, 1".
+/// Returns a text such as "4, 0, 4" or "4, 0, 4 + 1, 1, 1".
 std::string describe_counts(const std::vector<Tensor>& tensors) {
   std::vector<std::string> each;
   for (const Tensor& tensor : tensors) {
@@ -68,7 +68,7 @@ struct Call {
   std::vector<Tensor> tensors = {};                 ///< For calls with parts.
   std::vector<GroupPart> sent = {}, received = {};  ///< For an exchange.
 
-  /// Whether the calls match between the ranks `mine` and `theirs`.
+  /// Returns whether the calls of the ranks `mine` and `theirs` match.
   bool matches(const Call& other, std::size_t mine, std::size_t theirs, std::size_t ranks) const {
     return kind == other.kind && dtype == other.dtype && op == other.op && count == other.count &&
            std::ranges::equal(tensors, other.tensors, {}, &Tensor::counts, &Tensor::counts) &&
@@ -111,7 +111,7 @@ struct Call {
 
 }  // namespace
 
-/// The current call and the ranks that have arrived at it. Calls compute under the lock, so that no
+/// The current call, and the ranks that have made it. Calls compute under the lock, so that no
 /// memory is accessed after an abort has returned.
 class HostCommunicatorHub::Table {
  public:
@@ -126,7 +126,7 @@ class HostCommunicatorHub::Table {
     check(!std::exchange(entry(rank).taken, true), "the rank was taken before");
   }
 
-  /// Arrives with the rank's `number`-th call. Returns true if there is nothing left to wait for.
+  /// Makes the `number`-th call of `rank`. Returns true if the call is complete.
   bool attempt(int rank, std::uint64_t number, const Call& call) {
     const MutexLock lock(mutex_);
     if (entry(rank).released || number < completed_) return true;
@@ -149,7 +149,7 @@ class HostCommunicatorHub::Table {
     return failure_.has_value();
   }
 
-  /// The first failure from the point of view of `rank`, ignoring its own abort.
+  /// Returns the first failure for `rank`, unless it is the rank's own abort.
   std::optional<Error> failure(int rank) const {
     const MutexLock lock(mutex_);
     if (!failure_ || failure_->peer == member(rank)) return std::nullopt;
@@ -158,7 +158,7 @@ class HostCommunicatorHub::Table {
     return seen;
   }
 
-  /// Completes the calls of `rank`, and fails calls of the others unless they have failed.
+  /// Ends the waits of `rank`, and fails the calls of other ranks if there is no failure yet.
   void release(int rank) {
     const MutexLock lock(mutex_);
     entry(rank).released = true;
@@ -172,7 +172,7 @@ class HostCommunicatorHub::Table {
   struct RankEntry {
     bool taken = false;
     bool released = false;
-    std::optional<Call> call = {};  ///< Call with which the rank has arrived.
+    std::optional<Call> call = {};  ///< The call that the rank has made and that is not complete.
   };
 
   int member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
@@ -243,7 +243,7 @@ class HostCommunicatorHub::Table {
     }
   }
 
-  /// Copies each rank's part to its place in every target, unless it is there.
+  /// Copies each rank's part into every target, unless it is already there.
   void spread_parts(const Call& shape, std::size_t tensor) KOLO_REQUIRES(mutex_) {
     std::size_t offset = 0;  // bytes
     for (std::size_t part = 0; part < entries_.size(); ++part) {
@@ -258,7 +258,7 @@ class HostCommunicatorHub::Table {
     }
   }
 
-  /// Delivers the data that rank `from` sends to its receivers.
+  /// Copies the data that rank `from` sends to its receivers.
   void hand_out(std::size_t from, DType dtype) KOLO_REQUIRES(mutex_) {
     const std::vector<GroupPart>& sent = entries_[from].call->sent;
     for (std::size_t i = 0; i < sent.size(); ++i) {
@@ -269,7 +269,7 @@ class HostCommunicatorHub::Table {
     }
   }
 
-  /// target = the `count` elements of all `sources_`, combined.
+  /// Combines `count` elements of all `sources_` into `target`.
   void combine(const Call& shape, std::size_t count, std::byte* target) KOLO_REQUIRES(mutex_) {
     const double scale =
         shape.op == ReduceOp::kAverage ? 1.0 / static_cast<double>(entries_.size()) : 1.0;

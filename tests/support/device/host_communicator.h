@@ -8,22 +8,22 @@
 
 namespace kolo {
 
-/// Collectives among ranks of one process, on host streams: the counterpart of NCCL for tests and
-/// for machines without a GPU.
+/// Runs collectives among ranks of one process, on host streams. It replaces NCCL in tests and on
+/// machines without a GPU.
 ///
-/// The n-th call of every rank must be the same collective. The last rank to arrive computes it for
-/// all, by the CPU reference (`reduce`, in group order). As in NCCL, a rank's collectives run in
-/// the order of its calls on all streams; after a failure no collective completes until the rank
-/// aborts.
+/// The n-th call of every rank must be the same collective. The last rank that reaches it computes
+/// it for all ranks with the CPU reference (`reduce`, in group order). As in NCCL, a rank's
+/// collectives run in the order of its calls, across all of its streams. After a failure no
+/// collective of a rank completes until the rank aborts.
 ///
-/// Errors:  calls that differ are ErrorCode::kMismatch on all ranks; the text names two ranks and
-///          their calls. An abort is ErrorCode::kPeerLost on the other ranks.
-/// Threads: for a rank's group as in DeviceCommunicator; any for its streams.
+/// Errors:  if calls differ, all ranks get ErrorCode::kMismatch with a text that names two ranks
+/// and their calls. After an abort, the other ranks get ErrorCode::kPeerLost.
+/// Threads: a rank's group may be called as `DeviceCommunicator` allows; its streams by any thread.
 /// Before:  the hub outlives its groups and their streams. A rank aborts before it frees memory
-///          that its calls use or destroys a stream that has them.
+/// that its pending calls use, or destroys a stream with pending calls.
 class HostCommunicatorHub {
  public:
-  /// `members`: the ranks of the group, in group order, for errors.
+  /// `members`: the ranks of the group in group order, named in errors.
   explicit HostCommunicatorHub(std::vector<int> members);
   ~HostCommunicatorHub();
   HostCommunicatorHub(const HostCommunicatorHub&) = delete;
@@ -31,11 +31,11 @@ class HostCommunicatorHub {
 
   int size() const;
 
-  /// The group for its `rank`-th member; `device` allocates its memory. Errors: UsageError if there
-  /// is no such member or its group was taken before.
+  /// Returns the group of its `rank`-th member; `device` allocates its memory. Errors: UsageError
+  /// if there is no such member, or if its group was returned before.
   std::unique_ptr<DeviceCommunicator> group(int rank, Device& device);
 
-  class Table;  ///< The ranks' meeting point.
+  class Table;  ///< The state of the current collective, shared by all ranks.
 
  private:
   std::unique_ptr<Table> table_;

@@ -18,21 +18,21 @@
 
 namespace kolo::test {
 
-/// Connects groups of host streams among ranks of one process. Threads: any.
+/// Connects host communicators among ranks of one process. Threads: any.
 class HostConnections {
  public:
-  /// For the ranks of one device. The device and this object outlive the connector.
+  /// Returns a connector for ranks that use `device`. The device and this object outlive it.
   std::unique_ptr<CommunicatorConnector> connector(Device& device) {
     return std::make_unique<Connector>(*this, device);
   }
 
-  /// From now on, connecting times out.
+  /// Makes all further connection attempts time out.
   void fail() {
     const MutexLock lock(mutex_);
     fails_ = true;
   }
 
-  /// Number of groups that all of their ranks have connected.
+  /// Returns the number of groups to which all their ranks have connected.
   std::size_t connected() {
     const MutexLock lock(mutex_);
     return static_cast<std::size_t>(

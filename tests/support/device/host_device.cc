@@ -121,9 +121,9 @@ namespace {
 
 using std::chrono::microseconds;
 
-/// Retries an operation that cannot complete yet: a few times at once, then with growing pauses.
-/// Streams do not wake each other: waking would order them, and hide a missing order from
-/// ThreadSanitizer.
+/// An operation that cannot complete is retried: a few times without a pause, then with growing
+/// pauses. Streams do not wake each other: a wake-up would order them, and thus hide a missing
+/// order from ThreadSanitizer.
 constexpr int kRetriesAtOnce = 16;
 constexpr microseconds kShortestPause{10};
 constexpr microseconds kLongestPause{500};
@@ -165,7 +165,7 @@ class ThreadStream final : public HostStream {
     }
   }
 
-  /// Waits for the oldest task; returns nothing once the stream is closed.
+  /// Waits for the oldest task. Returns an empty optional when the stream is closed.
   std::optional<StreamTask> next() {
     MutexLock lock(mutex_);
     changed_.wait(lock, [this]() KOLO_REQUIRES(mutex_) { return closed_ || !queue_.empty(); });
@@ -175,7 +175,7 @@ class ThreadStream final : public HostStream {
     return task;
   }
 
-  /// Returns false once the stream is closed.
+  /// Returns false when the stream is closed.
   bool sleep(microseconds pause) {
     MutexLock lock(mutex_);
     return !changed_.wait_for(lock, pause, [this]() KOLO_REQUIRES(mutex_) { return closed_; });
@@ -206,7 +206,7 @@ class SeededHostDevice::SeededStream final : public HostStream {
 
   /// Returns true if the oldest operation has completed or failed.
   bool step() {
-    // Called outside the queue, because the operation may enqueue.
+    // The task leaves the queue first, because it may enqueue another operation.
     StreamTask task = std::move(queue_.front());
     if (!failed() && !attempt(task)) {
       queue_.front() = std::move(task);

@@ -13,15 +13,15 @@
 
 namespace kolo {
 
-/// Fills host memory that stands in for device or pinned memory, before its first use and after its
-/// last: NaN in every float dtype and -1 in the signed integers, so that unwritten values show.
+/// Fills emulated device or pinned memory after allocation and before it is freed. It is NaN in
+/// every float dtype and -1 in the signed integers, so that unwritten values show.
 inline constexpr std::byte kPoison{0xff};
 
-/// Poisoned host memory of kind `kind`, aligned to 256 bytes. Errors: KoloError(kResources) naming
-/// bytes, kind and `device`.
+/// Allocates poisoned host memory of kind `kind`, aligned to 256 bytes. Errors:
+/// KoloError(kResources) naming bytes, kind and `device`.
 DeviceMemory allocate_poisoned(std::size_t bytes, MemoryKind kind, std::string_view device);
 
-/// The kernels of host streams: each call enqueues the CPU reference as one operation. Stateless.
+/// The kernels of host streams. Each call enqueues the CPU reference as one operation. Stateless.
 /// Threads: any.
 class HostKernels final : public DeviceKernels {
  public:
@@ -34,11 +34,11 @@ class HostKernels final : public DeviceKernels {
                    std::size_t row_bytes, void* table, std::size_t height) override;
 };
 
-/// Common base of the devices in host memory, which differ in how streams run.
+/// The common base of the devices in host memory. They differ in how their streams run.
 ///
 /// A NativeStream is a HostStream* of the same device. A null handle means that the caller has no
-/// stream and its work has already been done: `record` gives a completed event, and `wait` is a
-/// UsageError (such a caller polls the event).
+/// stream and that its work is already done: `record` then returns a completed event, and `wait`
+/// throws UsageError, because such a caller must poll the event.
 class HostDeviceBase : public Device {
  public:
   std::unique_ptr<Stream> make_stream() final;
@@ -56,9 +56,9 @@ class HostDeviceBase : public Device {
   std::atomic<std::size_t> allocations_{0}, streams_{0}, events_{0};
 };
 
-/// Host memory that behaves like an accelerator. Every stream has its own thread and really runs
-/// concurrently with its caller, so a forgotten wait gives a wrong result or a report of
-/// ThreadSanitizer. Memory is poisoned.
+/// Host memory that behaves like an accelerator. Every stream has a thread that runs concurrently
+/// with the caller, so a missing wait gives a wrong result or a report of ThreadSanitizer. Memory
+/// is poisoned.
 class HostDevice final : public HostDeviceBase {
  public:
   std::string describe() const override { return "host threads"; }
@@ -68,21 +68,21 @@ class HostDevice final : public HostDeviceBase {
 };
 
 /// Host memory that behaves like an accelerator whose streams advance only in `step`, one operation
-/// at a time, in an order given by the seed. All interleavings that the waits allow are possible;
-/// the same seed and calls give the same one. Memory is poisoned.
+/// at a time. The seed determines the order. Any interleaving that the waits allow is possible; the
+/// same seed and calls give the same interleaving. Memory is poisoned.
 ///
-/// Threads: one, for the device and everything it made.
+/// Threads: one thread uses the device and everything that it made.
 class SeededHostDevice final : public HostDeviceBase {
  public:
   explicit SeededHostDevice(std::uint64_t seed) : seed_(seed), generator_(seed) {}
 
   std::string describe() const override { return "host, seed " + std::to_string(seed_); }
 
-  /// Completes one operation: the oldest of a stream picked at random among those whose oldest
-  /// operation can complete. Returns false if there is none.
+  /// Completes one operation: the oldest of a stream, drawn at random among the streams whose
+  /// oldest operation can complete. Returns false if there is no such stream.
   bool step();
 
-  /// Steps until no operation can complete.
+  /// Calls `step` until no operation can complete.
   void settle() {
     while (step()) {
     }
@@ -96,7 +96,7 @@ class SeededHostDevice final : public HostDeviceBase {
   const std::uint64_t seed_;
   std::mt19937_64 generator_;
   std::vector<SeededStream*> streams_;     // in order of creation
-  std::vector<SeededStream*> candidates_;  // for one `step`; a member to reuse its memory
+  std::vector<SeededStream*> candidates_;  // used in `step`; reuses its memory
 };
 
 }  // namespace kolo

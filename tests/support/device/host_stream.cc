@@ -35,7 +35,7 @@ void HostStream::copy(const BufferView& target, const BufferView& source) {
 void HostStream::record(Event& event) { as_host(event).set(progress_, enqueued_); }
 
 void HostStream::wait(const Event& event) {
-  // Captured now: a later record on the event does not affect this wait.
+  // Captures the recorded position, so a later record on the event does not affect this wait.
   const HostEvent& awaited = as_host(event);
   if (awaited.progress() == nullptr || awaited.progress() == progress_) return;
   enqueue([progress = awaited.progress(), position = awaited.position()] {

@@ -15,11 +15,11 @@
 
 namespace kolo {
 
-/// One operation of a host stream: a callable `bool()` that returns true when it is complete. An
-/// operation that cannot complete yet (an event is not reached, a peer has not arrived) returns
-/// false without side effects and is called again later. It never blocks.
+/// One operation of a host stream: a callable `bool()` that returns true when it is complete. If it
+/// cannot complete yet, because it waits for an event or a peer, it returns false without side
+/// effects and is called again later. It never blocks.
 ///
-/// The callable is stored inside the task, so enqueueing does not allocate. Move-only.
+/// The callable is stored inside the task, so enqueueing allocates no memory. Move-only.
 class StreamTask {
  public:
   /// Large enough for a reduction of `kMostReduceSources` sources.
@@ -49,7 +49,7 @@ class StreamTask {
   StreamTask& operator=(const StreamTask&) = delete;
   ~StreamTask() { reset(); }
 
-  /// Errors: those of the callable. Before: the task has not been moved from.
+  /// Errors: the errors of the callable. Before: the task has not been moved from.
   bool operator()() { return operations_->call(storage_); }
 
  private:
@@ -82,7 +82,7 @@ class StreamTask {
   alignas(std::max_align_t) std::byte storage_[kCapacity];
 };
 
-/// A FIFO queue. Its memory grows to the largest number of tasks held and is reused.
+/// A FIFO queue. Its memory grows to the largest number of queued tasks and is reused.
 class TaskQueue {
  public:
   bool empty() const { return count_ == 0; }
@@ -115,33 +115,33 @@ class TaskQueue {
   std::size_t count_ = 0;
 };
 
-/// Progress of a host stream: shared by the stream, the events recorded on it and the waits for
-/// them, which may outlive it.
+/// The progress of a host stream. Its events and the waits for them share it, and may outlive
+/// the stream.
 ///
-/// Threads: one thread, which runs the stream, writes; any thread reads. Once `reached` returns
-/// true,
-///          work before the corresponding `complete_one` is visible; nothing else orders memory.
+/// Threads: the thread that runs the stream writes; any thread reads. Once `reached` returns true,
+/// all work before the corresponding `complete_one` is visible. Nothing else orders memory.
 class StreamProgress {
  public:
   void complete_one() { completed_.fetch_add(1, std::memory_order_release); }
 
-  /// Marks the stream as failed: it runs nothing more. Call it at most once.
+  /// Marks the stream as failed: it runs no further operation. Called at most once.
   void fail(Error error) {
     failure_ = std::move(error);
     failed_.store(true, std::memory_order_release);
   }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
-  /// Errors: the KoloError passed to `fail`, if there was one.
+  /// Errors: the KoloError that was passed to `fail`, if any.
   void throw_if_failed() const {
     if (failed()) throw KoloError(*failure_);
   }
 
-  /// True if the first `position` operations of the stream are complete. Errors: KoloError if they
-  /// never will be.
+  /// Returns whether the first `position` operations of the stream are complete. Errors: KoloError
+  /// if they cannot complete.
   bool reached(std::uint64_t position) const {
     if (completed_.load(std::memory_order_acquire) >= position) return true;
     if (!failed()) return false;
-    if (completed_.load(std::memory_order_acquire) >= position) return true;  // failed after it
+    // they completed before the failure
+    if (completed_.load(std::memory_order_acquire) >= position) return true;
     throw KoloError(*failure_);
   }
 
@@ -151,7 +151,7 @@ class StreamProgress {
   std::optional<Error> failure_;
 };
 
-/// A position in a host stream: the number of operations before it.
+/// A position in a host stream, given by the number of operations before it.
 class HostEvent final : public Event {
  public:
   bool done() const override { return progress_ == nullptr || progress_->reached(position_); }
@@ -160,7 +160,7 @@ class HostEvent final : public Event {
     progress_ = std::move(progress);
     position_ = position;
   }
-  /// Back to the state before the first record, with nothing to wait for.
+  /// Returns to the initial state, in which there is nothing to wait for.
   void clear() { set(nullptr, 0); }
 
   const std::shared_ptr<const StreamProgress>& progress() const { return progress_; }
@@ -171,16 +171,16 @@ class HostEvent final : public Event {
   std::uint64_t position_ = 0;
 };
 
-/// A queue of operations in host memory that behaves like a stream of an accelerator: operations
-/// run later, in order, concurrently with everything that they do not explicitly wait for. Kernels
-/// and collectives of the host are operations on it.
+/// A queue of operations in host memory that behaves like a stream of an accelerator. Operations
+/// run later and in order, concurrently with everything that they do not explicitly wait for. Host
+/// kernels and host collectives are such operations.
 ///
-/// Errors: an operation that throws fails the stream. Later operations are dropped; `done` of later
-///         events, waits for them and later calls throw the text of the exception. Destroying a
-///         stream drops pending operations in the same manner, and returns once none runs.
+/// Errors: an operation that throws fails the stream. Later operations are dropped. Later calls,
+/// waits for later events and their `done` throw the text of the exception. Destroying a stream
+/// drops pending operations in the same manner, and blocks until none runs.
 class HostStream : public Stream {
  public:
-  /// Runs `task` after everything enqueued before. Allocates only while the queue grows.
+  /// Appends `task` to the queue. Allocates memory only when the queue grows.
   void enqueue(StreamTask task);
 
   void copy(const BufferView& target, const BufferView& source) override;
@@ -191,9 +191,9 @@ class HostStream : public Stream {
  protected:
   bool failed() const { return progress_->failed(); }
 
-  /// Runs `task`, the oldest, once. Returns true if it has completed or failed.
+  /// Runs the oldest task once. Returns true if it has completed or failed.
   bool attempt(StreamTask& task) noexcept;
-  /// Fails the waits for operations that are dropped with the stream, once none is running.
+  /// Fails the waits for operations that are dropped with the stream. Called when none is running.
   void drop_unfinished() noexcept;
 
  private:
@@ -203,8 +203,7 @@ class HostStream : public Stream {
   std::uint64_t enqueued_ = 0;
 };
 
-/// The host stream or event behind an object. Errors: UsageError if it belongs to another kind of
-/// device.
+/// Returns the host stream or event behind an object. Errors: UsageError if it is no host object.
 HostStream& as_host(Stream& stream);
 HostEvent& as_host(Event& event);
 const HostEvent& as_host(const Event& event);

@@ -16,8 +16,9 @@
 
 namespace kolo::test {
 
-/// Calls visit(buffer, bytes, is_input) for both buffers of a tensor; the visitor may redirect
-/// them. A buffer inside the other one moves along with it.
+/// Calls visit(buffer, bytes, is_input) for both buffers of a tensor. The visitor may replace the
+/// pointer. If one buffer contains the other, only the outer one is visited, and the inner one
+/// moves with it.
 template <typename Visit>
 void visit_both(void*& result, std::size_t result_bytes, const void*& input,
                 std::size_t input_bytes, Visit visit) {
@@ -42,8 +43,8 @@ void visit_both(void*& result, std::size_t result_bytes, const void*& input,
   }
 }
 
-/// Calls visit(buffer, bytes, is_input) for each buffer of an operation that `rank` of `ranks`
-/// reads or writes; the visitor may redirect it.
+/// Calls visit(buffer, bytes, is_input) for each buffer that `rank` of `ranks` reads or writes in
+/// an operation. The visitor may replace the pointer.
 template <typename Visit>
 void for_each_buffer(Operation& operation, int rank, int ranks, Visit visit) {
   struct Sizes {
@@ -68,15 +69,16 @@ void for_each_buffer(Operation& operation, int rank, int ranks, Visit visit) {
   }
 }
 
-/// Converts operations on host memory to operations on device memory, so that a test of the former
-/// also tests the latter. A stream of the caller writes the contents to the device, late.
+/// Converts operations on host memory to operations on device memory, so that a test of host memory
+/// also tests device memory. A stream of the caller writes the contents to the device, after the
+/// call.
 ///
 /// Threads: one.
 class MovedBuffers {
  public:
   explicit MovedBuffers(DeviceHeap& heap) : heap_(heap) {}
 
-  /// Moves the buffers that `rank` of `ranks` uses. `stream`, its caller's, belongs to `device`.
+  /// Moves the buffers that `rank` of `ranks` uses. `stream` is the caller's stream on `device`.
   void move(Operation& operation, int rank, int ranks, SeededHostDevice& device, Stream& stream) {
     operation.memory = MemoryKind::kDevice;
     Moved moved{.is_over = [ticket = operation.ticket] { return ticket->done(); }, .buffers = {}};
@@ -90,7 +92,7 @@ class MovedBuffers {
     moved_.push_back(std::move(moved));
   }
 
-  /// As above, for a message that is complete once `is_over` holds.
+  /// Moves the buffers of a message. The message is complete when `is_over` returns true.
   void move(Message& message, std::function<bool()> is_over, SeededHostDevice& device,
             Stream& stream) {
     Moved moved{.is_over = std::move(is_over), .buffers = {}};
@@ -109,7 +111,7 @@ class MovedBuffers {
   }
 
   /// Copies the results of completed operations back to the original buffers. Errors:
-  /// std::runtime_error if an input has changed.
+  /// std::runtime_error if an operation changed its input.
   void finish() {
     bool is_any_left = false;
     for (Moved& moved : moved_) {

@@ -24,7 +24,7 @@ class BertTrainingTest : public testing::TestWithParam<const char*> {
     config_.batch = 12;
   }
 
-  /// A tokenizer that knows the words of the texts.
+  /// Makes a tokenizer that knows the words of the texts.
   TextFiles tokens_of_words() const {
     const auto folder = directory_.path() / "tokens";
     tokenize({.data = config_.data, .out = folder, .vocabulary = 290}, [](const std::string&) {});
@@ -36,7 +36,7 @@ class BertTrainingTest : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(BertTrainingTest, LossFalls) {
-  if (config_.task == "masked-tokens") {  // in a text whose words predict each other
+  if (config_.task == "masked-tokens") {  // the words of the text predict each other
     std::string text;
     for (int line = 0; line < 120; ++line) text += small_text(47) + "\n";
     config_.data = directory_.write("text.txt", text);
@@ -47,8 +47,8 @@ TEST_P(BertTrainingTest, LossFalls) {
   EXPECT_LT(summary.eval_loss, 0.5 * summary.curve.front().train_loss);
 }
 
-// Trains on byte pairs of a text instead of its words. The held-out end of the text is tokenized on
-// its own, so it has other pairs.
+// The text is trained as byte pairs instead of words. Its held-out end is tokenized separately, so
+// it has other pairs.
 TEST_P(BertTrainingTest, LearnsTextsThatAreTokens) {
   if (config_.task == "text-classification") {
     config_.text_files = tokens_of_words();
@@ -84,7 +84,7 @@ class FineTuningTest : public testing::Test {
   }
   static Task task_of(const Config& config) { return make_task(config, built_in_catalog()); }
 
-  /// Makes the learner of a job, and calls `use`.
+  /// Makes the learner of a job, and passes it to `use`.
   static void with_learner(const Config& config, const std::function<void(Learner&)>& use) {
     const Catalog catalog = built_in_catalog();
     const Task task = task_of(config);

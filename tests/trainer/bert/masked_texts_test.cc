@@ -1,4 +1,4 @@
-// Vocabularies with marks, and texts with hidden words.
+// Tests vocabularies with marks, and texts with hidden words.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -87,7 +87,7 @@ TEST(MaskedTextsTest, WordsOfATextFillWindows) {
   config.max_length = 6;
   const Task task = task_of(config);
   const Dataset& train = *task.data.train;
-  ASSERT_EQ(train.size(), 3u);  // eleven words, five at a time
+  ASSERT_EQ(train.size(), 3u);  // eleven words, five in each sample
   EXPECT_EQ(task.data.held_out->size(), 1u);
   EXPECT_THAT(of(train, 0, "length"), ElementsAre(6));
   EXPECT_THAT(of(train, 2, "length"), ElementsAre(2));
@@ -96,7 +96,7 @@ TEST(MaskedTextsTest, WordsOfATextFillWindows) {
   EXPECT_THAT(data_error([&] { task_of(config); }), HasSubstr("it has 2 lines with words"));
 }
 
-/// 300 lines of 30 words, drawn from 50.
+/// Returns 300 lines of 30 words each, drawn from 50 words.
 std::string many_words() {
   Random random(3);
   std::string text;
@@ -107,7 +107,7 @@ std::string many_words() {
   return text;
 }
 
-// Bound: four deviations of a share of 1200 or so draws, 0.8 ± 0.05 and 0.1 ± 0.035.
+// Bound: four deviations of a share of about 1200 draws, 0.8 ± 0.05 and 0.1 ± 0.035.
 TEST(MaskedTextsTest, FifteenPerCentAreChosenAndMostOfThemHidden) {
   const TemporaryDirectory directory;
   Config config = masked_job(directory.write("words.txt", many_words()));

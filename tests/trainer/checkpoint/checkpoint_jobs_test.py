@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Checkpoints of real jobs: signals, kill -9, full disks, folders that become read-only, export.
+"""Tests checkpoints of real jobs: signals, kill -9, full disks, read-only folders and export.
 
 Called as `checkpoint_jobs_test.py KOLO_TRAIN mpi=1`.
 """
@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
 import job  # noqa: E402  (the path comes first)
 
-# 17,000 parameters, so that a checkpoint has 200 kB.
+# The model has 17,000 parameters, so that a checkpoint has 200 kB.
 TRAINING = ["--model", "gpt", "--batch", "2", "--layers", "1", "--width", "32", "--heads", "2", "--context", "32",
             "--log-every", "100", "--eval-every", "100000", "--sample", "0"]
 WAYS = {
@@ -47,7 +47,8 @@ class CheckpointJobs(unittest.TestCase):
         return job.started([*self.job, "--steps", steps, *arguments], [ranks])
 
     def train(self, *arguments, status=0, **options):
-        """Trains to the end, with this exit status of rank 0; returns the hash of the weights and the log of all ranks."""
+        """Trains to the end and expects this exit status of rank 0. Returns the hash of the
+        weights and the log of all ranks."""
         with self.started(*arguments, **options) as ranks:
             statuses = [rank.finish() for rank in ranks]
             log = "".join(rank.errors() for rank in ranks)
@@ -60,7 +61,8 @@ class CheckpointJobs(unittest.TestCase):
         return ["--run", self.run_folder, "--resume", "auto", *arguments]
 
     def stop(self, way, number, steps):
-        """Sends a signal to one rank once training is under way; checks that all ranks end well."""
+        """Sends a signal to one rank while training runs. Checks that all ranks end in an
+        orderly manner."""
         with self.started(*self.in_run("--checkpoint-every", 5, *way), steps=steps) as ranks:
             job.wait_until(lambda: steps_in(self.run_folder), "a checkpoint")
             ranks[1].signal(number)
@@ -118,7 +120,7 @@ class CheckpointJobs(unittest.TestCase):
 
     @contextlib.contextmanager
     def small_disk(self):
-        """Mounts a file system of 500 kB at the run's folder: two checkpoints fit."""
+        """Mounts a file system of 500 kB, which holds two checkpoints, at the run's folder."""
         self.run_folder.mkdir(exist_ok=True)
         if os.geteuid() != 0:
             self.skipTest("mounting a small file system needs root")
@@ -135,16 +137,16 @@ class CheckpointJobs(unittest.TestCase):
         expected, _ = self.train()
         with self.small_disk():
             arguments = self.in_run("--checkpoint-every", 10, "--keep", 10)
-            # The last state is lost, so the exit status of all ranks says so, and the error names
-            # what can be resumed.
+            # The last state is lost. The exit status of all ranks says so, and the error names the
+            # checkpoints that can be resumed.
             actual, log = self.train(*arguments, status=74)
             self.assertEqual(actual, expected)
             self.assertRegex(log, r"the checkpoint of step \d+ is lost, training goes on: cannot write .*: No space left")
             complete = steps_in(self.run_folder)
             self.assertIn(f"the newest there is of step {complete[-1]}", log)
             self.assertGreaterEqual(len(complete), 1)
-            # Nothing is left of the checkpoints that did not fit, and the complete one resumes to
-            # the same end.
+            # No files remain of checkpoints that did not fit. The complete one resumes to the same
+            # end.
             self.assertEqual(len(complete), len(list(self.run_folder.glob("step-*"))))
             again, log = self.train(*arguments, status=74)
             self.assertIn(f"resumed at step {complete[-1]} ", log)
@@ -154,7 +156,7 @@ class CheckpointJobs(unittest.TestCase):
         steps = 3000
         expected, _ = self.train(steps=steps)
         with contextlib.ExitStack() as stack:
-            if os.geteuid() == 0:  # Root ignores the modes of folders.
+            if os.geteuid() == 0:  # root ignores the modes of folders
                 stack.enter_context(self.small_disk())
                 close = ["mount", "-o", "remount,ro", self.run_folder]
             else:

@@ -27,7 +27,7 @@ class Gpt2LayoutTest : public testing::Test {
  protected:
   Gpt2LayoutTest() { fill(model_.parameters()); }
 
-  /// Gives every element of every parameter, biases included, another value.
+  /// Gives every element of every parameter, including biases, a different value.
   static void fill(ParameterSet& parameters) {
     float next = 1.0f;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -40,7 +40,7 @@ class Gpt2LayoutTest : public testing::Test {
     export_weights(ours_, theirs_, gpt2_layout());
   }
 
-  /// Writes the layout's file again, with each tensor changed by `change`, and with `more` tensors.
+  /// Writes the layout's file again. `change` changes each tensor; the tensors `more` are added.
   void rewrite(const std::function<void(StoredTensor&)>& change,
                const std::vector<StoredTensor>& more = {}) {
     const std::filesystem::path file = directory_.path() / "changed";
@@ -88,8 +88,8 @@ TEST_F(Gpt2LayoutTest, AnExportHasTheNamesAndShapesOfGpt2) {
   EXPECT_EQ(shape_of("transformer.h.0.mlp.c_fc.weight"), (Shape{4, 16}));
   EXPECT_EQ(shape_of("transformer.h.0.mlp.c_proj.weight"), (Shape{16, 4}));
   EXPECT_EQ(shape_of("transformer.ln_f.weight"), (Shape{4}));
-  // [inputs, outputs]: output 2 of input 1 is at 1 · 12 + 2 in the file, and at 2 · 4 + 1 in the
-  // model.
+  // The shape is [inputs, outputs]: output 2 of input 1 is element 1 · 12 + 2 in the file, and
+  // element 2 · 4 + 1 in the model.
   std::vector<float> values(48);
   const StoredWeights weights(theirs_);
   weights.copy(*weights.find("transformer.h.0.attn.c_attn.weight"), values);
@@ -126,7 +126,7 @@ TEST_F(Gpt2LayoutTest, AnOutputTableOfItsOwnTravelsToo) {
   Gpt other(device_, options);
   import(other.parameters());
   EXPECT_EQ(other.parameters().hash(), untied.parameters().hash());
-  // A model with tied tables cannot load two different ones.
+  // A model with tied tables cannot load two different tables.
   EXPECT_THAT(data_error([&] { import(model_.parameters()); }),
               HasSubstr("'lm_head.weight' is not equal to 'transformer.wte.weight', which this "
                         "model takes for both; --tied off gives it both"));

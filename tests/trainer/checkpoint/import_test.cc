@@ -24,7 +24,7 @@ class ImportTest : public testing::Test {
     model_.add("w", {2, 2}, {.deviation = 1.0f});
     model_.add("b", {2}, {.deviation = 1.0f});
   }
-  /// Writes a file with a "b" of two elements of this dtype, and a tensor `other`.
+  /// Writes a file with a tensor "b" of two elements of this dtype, and a tensor `other`.
   void write(const std::string& dtype, std::span<const std::byte> bytes, const Shape& shape = {2},
              const std::string& other = "w") {
     const std::vector<float> w = {1, 2, 3, 4};

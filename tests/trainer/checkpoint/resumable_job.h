@@ -15,7 +15,7 @@ namespace kolo::trainer {
 inline constexpr int kRanks = 3;
 inline constexpr std::size_t kSteps = 20;
 
-/// A job of 20 steps that reports after every third. Some steps are at the uneven end of an epoch.
+/// Returns a job of 20 steps that reports every third step. Some steps are at an uneven epoch end.
 inline Config resumable_job(const std::string& model, const TemporaryDirectory& directory) {
   Config config = small_job(model, directory);
   config.steps = kSteps;
@@ -32,8 +32,8 @@ inline Config in_run(Config config, const TemporaryDirectory& directory, const s
   return config;
 }
 
-/// Trains until rank 1 (or the only one) asks to stop after `steps` steps; the ranks agree during
-/// the next one.
+/// Trains until one rank (rank 1, or 0 if it is alone) asks to stop after `steps` steps. The ranks
+/// agree to stop during the next step.
 inline void train_until(std::size_t steps, int ranks, const Config& config) {
   std::atomic<std::size_t> asked = 0;
   const auto summaries =

@@ -1,4 +1,4 @@
-// Jobs on small data that are stopped and resumed from a checkpoint. Ranks are threads.
+// Small jobs are stopped and resumed from a checkpoint. Ranks are threads.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Replaces the text's bytes by its tokens, in many files.
+/// Replaces the bytes of the text by tokens, in many files.
 void read_tokens(Config& config) {
   const std::filesystem::path folder = config.data.string() + ".tokens";
   if (!std::filesystem::exists(folder)) {
@@ -69,7 +69,7 @@ void accumulate_and_load_ahead(Config& config) {
   accumulate(config);
   load_ahead(config);
 }
-// 203 samples in steps of 24: step 9 has no samples for one of three ranks.
+// 203 samples make steps of 24, so step 9 has no samples for one of three ranks.
 void join(Config& config) {
   config.uneven = "join";
   config.batch = 8;
@@ -129,9 +129,9 @@ class ResumedTrainingTest : public testing::TestWithParam<Case> {
   TemporaryDirectory directory_;
 };
 
-// Covers every kind of state: weights, moments, residuals, scale, schedule and data. One run is
-// stopped and resumed three times, saving as often as possible; wrongly restored state would change
-// everything that follows.
+// The cases cover every kind of state: weights, moments, residuals, scale, schedule and data. One
+// run is stopped and resumed three times and saves as often as possible. State that is restored
+// wrongly would change everything after it.
 TEST_P(ResumedTrainingTest, SavesStopsAndGoesOnWithTheSameBits) {
   const Summary whole = run_ranks(kRanks, job())[0];
   Config config = in_run(job(), directory_, "run");
@@ -146,8 +146,7 @@ TEST_P(ResumedTrainingTest, SavesStopsAndGoesOnWithTheSameBits) {
     ASSERT_EQ(folder.steps().front(), step);
   }
   for (const Summary& summary : run_ranks(kRanks, config)) expect_same_training(summary, whole);
-  // Every checkpoint that was not skipped, because the previous one was being written, resumes to
-  // the same end.
+  // A checkpoint is skipped while another is being written. All others resume to the same end.
   const std::vector<std::uint64_t> steps = folder.steps();
   EXPECT_EQ(steps.front(), kSteps);
   EXPECT_GE(steps.size(), 4u);
@@ -167,7 +166,7 @@ class ResumeTest : public testing::Test {
     config.lr = 0.02f;
     return config;
   }
-  /// The error of a resumed job with one option changed, after eight steps of one rank.
+  /// Returns the error of a job resumed with one option changed, after eight steps of one rank.
   std::string error_with(const std::function<void(Config&)>& change, int ranks = 1) {
     Config config = job();
     if (RunFolder(config.run).steps().empty()) train_until(8, 1, config);
@@ -180,7 +179,7 @@ class ResumeTest : public testing::Test {
 
 TEST_F(ResumeTest, ARunThatHasEndedStaysAsItIs) {
   const Summary once = run_ranks(2, job())[0];
-  // Overwriting the checkpoint would risk it: a job killed in between would have neither.
+  // The checkpoint must not be overwritten: a job killed in between would have no checkpoint.
   const auto manifest = RunFolder(job().run).checkpoint(kSteps) / "manifest.json";
   const auto written = std::filesystem::last_write_time(manifest);
   const Summary again = run_ranks(2, job())[0];
@@ -255,7 +254,7 @@ TEST_F(ResumeTest, ATargetEndsAResumedRunWhereItEndsAWholeOne) {
   ASSERT_LT(whole.steps, kSteps);
   train_until(2, 2, config);
   expect_same_training(run_ranks(2, config)[0], whole);
-  expect_same_training(run_ranks(2, config)[0], whole);  // the job has ended, and stays so
+  expect_same_training(run_ranks(2, config)[0], whole);  // the job has ended, and stays ended
 }
 
 TEST_F(ResumeTest, AScheduleThatDoesNotFallLetsARunGrow) {
@@ -279,8 +278,8 @@ TEST_F(ResumeTest, ARunDoesNotShrink) {
               HasSubstr("step-00000020: it is of step 20, and this job ends at step 9: name more"));
 }
 
-// Bound: 1 %, as for other numbers of ranks in training_test.cc. Top-k may select other elements
-// after its residuals were redistributed, for which 10 % suffice here.
+// Bound: 1 %, as for other numbers of ranks in training_test.cc. After residuals are redistributed,
+// top-k may select other elements, so its bound is 10 %.
 TEST_F(ResumeTest, OtherNumbersOfRanksGoOnWithTheSameSamples) {
   for (const char* compression : {"none", "topk(0.05)"}) {
     SCOPED_TRACE(compression);
@@ -310,7 +309,7 @@ TEST_F(ResumeTest, OtherNumbersOfRanksGoOnWithTheSameSamples) {
 }
 
 // The job resumes with the means of the running statistics. A network trained on the other number
-// of ranks would have the same means but for its batches. Bound: the statistics only affect the
+// of ranks would have the same means if its batches were equal. Bound: statistics affect only the
 // held-out loss.
 TEST_F(ResumeTest, OtherNumbersOfRanksTakeTheMeansOfRunningStatistics) {
   Config config = in_run(resumable_job("resnet20", directory_), directory_, "run");
@@ -366,7 +365,7 @@ TEST_F(ResumeTest, DamagedCheckpointsArePassedOver) {
   EXPECT_THAT(log, AllOf(HasSubstr("its XXH3 sum is"), HasSubstr("1000 bytes, and the manifest")));
   EXPECT_THAT(log, testing::Not(HasSubstr(folder.checkpoint(steps[4]).string())));
 
-  // A damaged checkpoint named by its path is an error.
+  // A damaged checkpoint that is named by its path is an error.
   config.resume = folder.checkpoint(steps[0]);
   EXPECT_THAT(error_of([&] { run_ranks(2, config); }, ErrorCode::kData),
               HasSubstr("manifest.json: No such file"));
@@ -396,7 +395,7 @@ TEST_F(ResumeTest, TrainingOutlivesAFolderThatIsLost) {
   EXPECT_EQ(summaries[0]->weights_hash, whole.weights_hash);
   EXPECT_THAT(log, AllOf(HasSubstr("the checkpoint of step 20 is lost, training goes on: cannot"),
                          HasSubstr("run/step-00000020")));
-  // The exit status of a job that is asked to stop and cannot save says so.
+  // If a job is asked to stop and cannot save, its exit status says so.
   std::filesystem::remove(config.run);
   EXPECT_THAT(error_of(
                   [&] {

@@ -94,7 +94,8 @@ TEST_F(RunFolderTest, KeepsTheNewestAndTheBest) {
   publish(3);
   publish(4, 0.7);
   publish(5);
-  std::filesystem::remove(folder_.checkpoint(3) / "manifest.json");  // It cannot be the best.
+  std::filesystem::remove(folder_.checkpoint(3) / "manifest.json");  // a checkpoint without a
+                                                                     // manifest cannot be the best
   folder_.prune(5, 2);
   EXPECT_THAT(folder_.steps(), ElementsAre(5u, 4u, 2u));
   folder_.prune(5, 1);
@@ -104,7 +105,7 @@ TEST_F(RunFolderTest, KeepsTheNewestAndTheBest) {
   EXPECT_THAT(folder_.steps(), ElementsAre(6u));
 }
 
-// A run that resumed from an earlier step may have done so because later checkpoints are damaged.
+// A run may have resumed from an earlier step because later checkpoints are damaged.
 TEST_F(RunFolderTest, WhatIsLaterThanTheNewestTakesNoPlace) {
   publish(8);
   publish(9);

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Weights that kolo-train exports, read by the Python package safetensors into PyTorch, and written back.
+"""Tests that the Python package safetensors reads weights exported by kolo-train, and writes them.
 
 Called as `safetensors_package_test.py KOLO_TRAIN`. Skipped without torch and safetensors, which scripts/torch-check
 installs.
@@ -56,8 +56,8 @@ class SafetensorsPackage(unittest.TestCase):
             self.assertEqual(tensor.dtype, torch.float32, name)
             self.assertTrue(torch.isfinite(tensor).all(), name)
         self.assertEqual(weights["block0.attention_norm.gain"].shape, (16,))
-        # Reads the same numbers without the package: the bytes of the data, in the order of the
-        # header.
+        # The same numbers are read without the package, from the bytes of the data in the order of
+        # the header.
         data = (self.folder / "weights.safetensors").read_bytes()
         (length,) = struct.unpack("<Q", data[:8])
         header = json.loads(data[8:8 + length])
@@ -76,7 +76,7 @@ class SafetensorsPackage(unittest.TestCase):
         weights = safetensors.torch.load_file(self.folder / "weights.safetensors")
         narrow = {name: tensor.to(torch.bfloat16) for name, tensor in weights.items()}
         safetensors.torch.save_file(narrow, self.folder / "narrow.safetensors")
-        # The learning rate is so small that no weight changes in float32.
+        # The learning rate is so small that no float32 weight changes.
         self.train("--weights", self.folder / "narrow.safetensors", "--lr", "1e-30")
         actual = safetensors.torch.load_file(self.folder / "weights.safetensors")
         self.assertEqual(actual.keys(), weights.keys())
@@ -84,8 +84,8 @@ class SafetensorsPackage(unittest.TestCase):
             self.assertTrue(torch.allclose(actual[name], tensor.to(torch.float32), rtol=0, atol=1e-20), name)
 
     def test_kolo_reads_what_the_package_wrote(self):
-        """A checkpoint whose file the package has rewritten, with the new checksum in the manifest, exports the
-        same weights."""
+        """Rewrites a checkpoint's file with the package, and its checksum in the manifest. The
+        checkpoint must export the same weights."""
         checkpoint = self.folder / "run" / "step-00000004"
         (file,) = checkpoint.glob("*.safetensors")
         safetensors.torch.save_file(safetensors.torch.load_file(file), file, metadata={"step": "4"})

@@ -19,7 +19,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// A file with this header and `data` bytes 0, 1, 2, ...
+/// Returns a file with this header and `data` data bytes 0, 1, 2, ...
 std::string file_of(const std::string& header, std::size_t data) {
   std::string text(8, '\0');
   const std::uint64_t length = header.size();
@@ -41,8 +41,9 @@ class SafetensorsTest : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-// As the Python package 0.8.0 writes save({"b": uint8 [1, 2, 3], "a": float32 [[1, -2]]},
-// metadata={"k": "v"}): larger elements first, the header padded with spaces to a multiple of 8.
+// The Python package 0.8.0 writes these bytes for save({"b": uint8 [1, 2, 3], "a": float32 [[1,
+// -2]]}, metadata={"k": "v"}). Larger elements come first, and spaces pad the header to a multiple
+// of 8.
 TEST_F(SafetensorsTest, ReadsBytesOfTheReferenceImplementation) {
   std::string text = std::string("\x88\0\0\0\0\0\0\0", 8) +
                      R"({"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[1,2],"data_offsets")"
@@ -186,7 +187,7 @@ TEST_F(SafetensorsTest, MissingFilesAndFoldersAreNamed) {
   EXPECT_THROW(SafetensorsFile(directory_.path()), KoloError);
 }
 
-// Every damaged file is either read or refused; sanitizers check the memory accesses.
+// Every damaged file is either read or refused. Sanitizers check the memory accesses.
 TEST_F(SafetensorsTest, DamagedHeadersAreReadOrRefused) {
   const std::string good = R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
                            R"("b":{"dtype":"F32","shape":[1,2],"data_offsets":[2,10]}})";

@@ -1,4 +1,4 @@
-// A saved state restores what a snapshot saved, on as many ranks or another number.
+// A saved state restores the values of a snapshot, on the same or another number of ranks.
 
 #include "trainer/checkpoint/saved_state.h"
 
@@ -23,7 +23,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A state with every kind of piece, whose values depend on `seed` and rank.
+/// A state with every kind of piece. Its values depend on `seed` and rank.
 class Pieces : public Stateful {
  public:
   Pieces() = default;

@@ -19,7 +19,7 @@
 
 namespace kolo::trainer::cuda {
 
-/// Half the relative distance of two neighbouring numbers of `dtype`: one rounding.
+/// Returns the relative error of one rounding: half the relative distance of neighbouring numbers.
 inline float unit_roundoff(DType dtype) {
   if (dtype == DType::kBFloat16) return 0x1.0p-8f;
   if (dtype == DType::kFloat16) return 0x1.0p-11f;
@@ -28,7 +28,7 @@ inline float unit_roundoff(DType dtype) {
 
 inline constexpr DType kActivationTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
-/// A test on the first GPU; skipped without one.
+/// A test on the first GPU. It is skipped if there is no GPU.
 class CudaTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -61,7 +61,7 @@ class CudaTest : public testing::Test {
     return memory;
   }
 
-  /// Waits for everything enqueued on `stream_` so far and downloads `data`.
+  /// Waits for the work enqueued on `stream_` so far, and downloads `data`.
   template <typename T>
   std::vector<T> download(const void* data, std::size_t count) {
     const std::size_t bytes = count * sizeof(T);
@@ -85,7 +85,7 @@ class CudaTest : public testing::Test {
   }
 };
 
-/// Every value differs by at most `bound` times the largest expected magnitude (at least 1).
+/// Expects that no value differs by more than `bound` times the largest expected magnitude (or 1).
 inline void expect_close(std::span<const float> actual, std::span<const float> expected,
                          float bound, const std::string& what) {
   ASSERT_EQ(actual.size(), expected.size()) << what;

@@ -1,5 +1,6 @@
-// Each kernel against the host trainer's. Bounds are two roundings of the dtype, since both sides
-// round nearly equal numbers, and for a float32 sum of n terms n roundings of 2^-24 on either side.
+// Compares each kernel with the host trainer's. Bounds: two roundings of the dtype, because both
+// sides round nearly equal numbers; for a float32 sum of n terms, n roundings of 2^-24 on each
+// side.
 
 #include "tests/trainer/cuda/cuda_test.h"
 #include "tests/trainer/cuda/references.h"

@@ -1,4 +1,4 @@
-// Device layers against host layers, with the same parameters and inputs, in float32: sums of n
+// Compares device layers with host layers, with equal parameters and inputs, in float32. Sums of n
 // terms of size 1 differ by at most n² roundings of 2^-24, and by less than 1e-4 here.
 
 #include "tests/trainer/cuda/cuda_test.h"
@@ -26,7 +26,7 @@ class LayerTest : public CudaTest {
     context_ = std::make_unique<Context>(*device_, *stream_, DType::kFloat32);
   }
 
-  // The device's copy of `host`, with its own gradients.
+  // Copies `host` to the device, with separate gradients.
   std::unique_ptr<DeviceParameters> on_device(ParameterSet& host) {
     auto parameters = std::make_unique<DeviceParameters>(host, *device_, *stream_, DType::kFloat32);
     parameters->upload();
@@ -48,7 +48,7 @@ class LayerTest : public CudaTest {
   DeviceMemory gradients_;
 };
 
-// In float32, GELU is a separate kernel; the models' tests cover the fused one.
+// In float32, GELU is a separate kernel. The tests of models cover the fused kernel.
 TEST_F(LayerTest, LinearWithGeluAndTheWayBackThroughIt) {
   for (const std::size_t inner : {24u, 13u}) {
     constexpr std::size_t kRows = 9, kInputs = 16, kOutputs = 20;

@@ -1,4 +1,4 @@
-// Device models against host models.
+// Compares device models with host models.
 
 #include <functional>
 
@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kSamples = 6;
 
 // Adam divides by the size of a gradient. If the exact gradient is zero, as for the bias of keys, a
-// small epsilon would turn roundings into whole steps.
+// small epsilon would turn rounding errors into whole steps.
 constexpr OptimizerOptions kAdamW{.epsilon = 1e-3f, .weight_decay = 0.1f};
 
 /// A model on both devices.
@@ -79,7 +79,7 @@ class ModelTest : public CudaTest, public testing::WithParamInterface<ModelCase>
   }
   std::vector<std::uint8_t> inputs() const { return bytes(kSamples * c().sample_bytes, 256, 1); }
   std::vector<std::uint8_t> targets() const { return bytes(rows(), c().classes, 2); }
-  /// Forward pass and loss on the host, whose tokens and classes are wider than the device's.
+  /// Runs forward pass and loss on the host, where tokens and classes have a wider dtype.
   LossSums evaluate_on_host(Model& model, trainer::Loss& loss, std::span<const std::uint8_t> wanted,
                             float row_weight) {
     pixels_ = inputs();
@@ -121,11 +121,11 @@ class ModelTest : public CudaTest, public testing::WithParamInterface<ModelCase>
 
 double norm_of(std::span<const float> values) { return std::sqrt(dot(values, values)); }
 
-// There are about 20 roundings to the activation dtype between an input and a gradient; allow
-// another 20 for units that they switch at the kink of ReLU. In float32 only the order of sums
-// differs. In max pooling, roundings select another of a few neighbours in a share of windows that
-// grows with the roundoff, and each selection moves a whole gradient. The norm of these moves grows
-// with the square root of that share, which for bfloat16 is as large as the 20 roundings.
+// There are about 20 roundings to the activation dtype between an input and a gradient; another 20
+// are allowed for units that they switch at the kink of ReLU. In float32 only the order of sums
+// differs. In max pooling, roundings select another neighbour in a share of windows that grows with
+// the roundoff, and each such selection moves a whole gradient. The norm of these moves grows with
+// the square root of that share, which for bfloat16 is as large as the 20 roundings.
 double relative_bound(DType dtype, bool has_pooling) {
   if (dtype == DType::kFloat32) return 1e-4;
   const auto roundoff = static_cast<double>(unit_roundoff(dtype));
@@ -219,7 +219,7 @@ TEST_P(ModelTest, TrainingFollowsTheHostTrainer) {
   }
   const auto values = train({.dtype = DType::kFloat32}, 3);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    // Three steps of lr, each with the relative error of gradients, which is at most 1/100.
+    // Each of three steps of lr has the relative error of gradients, which is at most 1/100.
     expect_close(values[i], host->parameters()[i].value(), 0.01f * 3.0f * 1e-3f,
                  host->parameters()[i].name());
   }

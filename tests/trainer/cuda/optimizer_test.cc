@@ -11,7 +11,7 @@
 namespace kolo::trainer::cuda {
 namespace {
 
-/// Two parameters on host and device, whose sizes are not multiples of a pack.
+/// Two parameters on host and device. Their sizes are not multiples of a pack.
 class UpdateTest : public CudaTest {
  protected:
   static constexpr std::size_t kFirst = kUpdateChunk + 3;
@@ -104,7 +104,7 @@ TEST_F(UpdateTest, AdamWGivesTheBitsOfTheReference) {
       // Squares are summed in float32 within 32 elements.
       EXPECT_NEAR(actual.gradient_norm, expected.gradient_norm, 1e-5 * expected.gradient_norm);
       EXPECT_EQ(actual.steps, expected.steps);
-      // From here on the decision is the same, so that elements must agree in every bit.
+      // From here on the decision is the same, so elements must agree in every bit.
       reference::update_adamw(host(), rates, &actual);
       expect_equal_bits();
     }
@@ -137,8 +137,7 @@ TEST_F(UpdateTest, InfiniteGradientsSkip) {
   expect_equal_bits();
 }
 
-// The references do what the host trainer does: after three steps of one parameter, values differ
-// only by roundings.
+// After three steps of one parameter, references and host trainer differ only by rounding errors.
 TEST(References, UpdatesFollowTheHostTrainer) {
   const std::vector<float> gradient = random_values(33, 1);
   std::vector<float> value = random_values(33, 2), first(33), second(33);

@@ -71,7 +71,7 @@ TEST(SumPlans, EveryShapeHasAPartAndNoneTooMany) {
   }
 }
 
-// A product as the library defines it: column-major, d = op(a) op(b).
+// Computes a product as the library defines it: column-major, d = op(a) op(b).
 std::vector<float> library_product(const ColumnMajor& m, const std::vector<float>& a,
                                    const std::vector<float>& b, std::size_t depth) {
   const auto at = [](const ColumnMajor::Matrix& x, const std::vector<float>& data, std::size_t row,
@@ -132,7 +132,8 @@ TEST(HeadShape, JoinedIndexIsAPermutation) {
   std::vector<int> used(shape.count());
   for (std::size_t i = 0; i < shape.count(); ++i) ++used.at(shape.joined_index(i));
   EXPECT_EQ(std::count(used.begin(), used.end(), 1), std::ptrdiff_t(shape.count()));
-  // Key (part 1) of sequence 1, head 2, position 4, column 1, in the layout of linear layers.
+  // These are the indices of key (part 1) of sequence 1, head 2, position 4, column 1, split and in
+  // the layout of linear layers.
   const std::size_t split = (((1 * 2 + 1) * 4 + 2) * 5 + 4) * 3 + 1;
   const std::size_t joined = (1 * 5 + 4) * (3 * 12) + 1 * 12 + 2 * 3 + 1;
   EXPECT_EQ(shape.joined_index(split), joined);
@@ -145,7 +146,7 @@ TEST(FilterShape, EveryWeightHasOnePackedPlace) {
     if (shape.input_of(i) < shape.inputs) ++used.at(shape.parameter_index(i));
   }
   EXPECT_EQ(std::count(used.begin(), used.end(), 1), std::ptrdiff_t(used.size()));
-  // Output 1, height 2, width 3, input 2.
+  // This is output 1, height 2, width 3, input 2.
   EXPECT_EQ(shape.parameter_index(((1 * 5 + 2) * 5 + 3) * 8 + 2), ((1u * 3 + 2) * 5 + 2) * 5 + 3);
 }
 

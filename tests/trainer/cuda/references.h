@@ -16,14 +16,14 @@
 
 namespace kolo::trainer::cuda {
 
-/// Converts float32 values to bytes of an activation dtype, and back.
+/// Convert float32 values to the bytes of an activation dtype, and back.
 std::vector<std::byte> encode(DType dtype, std::span<const float> values);
 std::vector<float> decode(DType dtype, std::span<const std::byte> bytes);
 
 namespace reference {
 
-// References of the kernels of trainer/cuda. They use the host trainer's kernels where these exist,
-// in float32 between the roundings of inputs and outputs.
+// References of the kernels of trainer/cuda. They use the host trainer's kernels if there are any,
+// and compute in float32 between the roundings of inputs and outputs.
 
 void bias_activation(const BiasActivation& step);
 void activation_backward(Activation activation, DType dtype, const void* before, std::size_t count,
@@ -33,14 +33,14 @@ void causal_softmax_backward(const CausalSoftmaxBackward& step);
 void sum_columns(const ColumnSums& sums);
 void cross_entropy(const CrossEntropy& step);
 void embed(const EmbeddingForward& step);
-/// Sums in float64.
+/// Computes its sums in float64.
 void embed_backward(const EmbeddingBackward& step);
 void pack_filter(const FilterShape& shape, const float* parameter, DType dtype, void* packed);
 void split_heads(DType dtype, const HeadShape& shape, const void* joined, void* split);
 void layer_norm(const LayerNormForward& step);
 void layer_norm_backward(const LayerNormBackward& step);
 void scale_pixels(const PixelCast& pixels);
-/// Sums in float64.
+/// Computes its sums in float64.
 void decide_update(const UpdateArrays& arrays, const DecisionRule& rule, UpdateDecision* decision);
 void update_adamw(const UpdateArrays& arrays, const AdamWRates& rates,
                   const UpdateDecision* decision);

@@ -25,21 +25,21 @@ const Shape kShape = {9, 7, 3};
 constexpr std::size_t kRow = 7 * 3;
 constexpr std::size_t kBytes = 9 * kRow;
 
-/// An image of distinct nonzero bytes.
+/// Returns an image of distinct nonzero bytes.
 Bytes distinct_image() {
   Bytes image(kBytes);
   for (std::size_t i = 0; i < kBytes; ++i) image[i] = static_cast<std::uint8_t>(1 + i);
   return image;
 }
 
-/// All channels of the pixel of `image` at a row and a column; zeros outside the image.
+/// Returns all channels of the pixel of `image` at a row and a column; zeros outside the image.
 std::array<std::uint8_t, 3> pixel_of(const Bytes& image, std::ptrdiff_t y, std::ptrdiff_t x) {
   if (y < 0 || y >= 9 || x < 0 || x >= 7) return {0, 0, 0};
   const std::size_t at = static_cast<std::size_t>(y) * kRow + static_cast<std::size_t>(x) * 3;
   return {image[at], image[at + 1], image[at + 2]};
 }
 
-/// `image` moved and optionally mirrored, pixel by pixel.
+/// Returns `image` moved and optionally mirrored, pixel by pixel.
 Bytes changed_by(const Bytes& image, std::ptrdiff_t down, std::ptrdiff_t right, bool is_mirrored) {
   Bytes result;
   for (std::ptrdiff_t y = 0; y < 9; ++y) {
@@ -71,16 +71,16 @@ Bytes image_of(const Dataset& data, std::size_t index, std::uint64_t epoch) {
   return pixels;
 }
 
-/// One of the images that an augmentation may yield.
+/// An image that an augmentation may yield.
 struct ChangedImage {
   Bytes image;
   bool is_mirrored;
   int times = 0;
 };
 
-// All 2 · 81 results occur, and nothing else. Of n = 16200 images each occurs 100 times on average,
-// with a deviation below 10, and half are mirrored, with a deviation of sqrt(n) / 2 < 64. Six
-// deviations from the mean indicate an error, and the seed is fixed.
+// All 2 · 81 results must occur, and no others. Of n = 16200 images, each occurs 100 times on
+// average, with a deviation below 10, and half are mirrored, with a deviation of sqrt(n) / 2 < 64.
+// Six deviations from the mean indicate an error, because the seed is fixed.
 TEST(AugmentationTest, MovesAndMirrorsEvenly) {
   constexpr int kImages = 16200;
   const Bytes image = distinct_image();
@@ -125,7 +125,7 @@ TEST(AugmentationTest, EachChangeCanBeHadAlone) {
   }
 }
 
-// An image smaller than its move leaves zeros, and nothing outside is touched.
+// An image that is smaller than its move leaves zeros, and no memory outside is accessed.
 TEST(AugmentationTest, SmallImagesMayMoveOutOfSight) {
   int emptied = 0;
   for (std::uint64_t i = 0; i < 100; ++i) {
@@ -154,7 +154,7 @@ TEST(AugmentationTest, FollowsSeedIndexAndEpoch) {
   EXPECT_LT(equal_seeds, 5);
 }
 
-/// The images of a step of all ranks, by their positions in the epoch.
+/// Returns the images of a step of all ranks, by their positions in the epoch.
 Bytes step_of(const Dataset& data, std::size_t ranks, std::size_t threads, std::uint64_t epoch,
               std::size_t step) {
   Bytes all;

@@ -20,8 +20,8 @@ TEST(SelfAttentionTest, GradientsMatchDifferences) {
 
 constexpr std::size_t kBlock = SelfAttention::kBlockRows;
 
-/// One head of one sequence, position by position, in float64. A position sees all positions, or
-/// with `is_causal` itself and earlier ones.
+/// Computes one head of one sequence, position by position, in float64. If `is_causal`, a position
+/// sees only itself and earlier positions; otherwise it sees all.
 std::vector<float> plain_attention(std::span<const float> input, std::size_t length,
                                    std::size_t width, bool is_causal) {
   std::vector<float> output(length * width);
@@ -46,7 +46,8 @@ std::vector<float> plain_attention(std::span<const float> input, std::size_t len
   return output;
 }
 
-// Several blocks of rows, the last one full or not. Bound: sums of up to 200 terms near 1 in fp32.
+// Tests several blocks of rows, the last full or not. Bound: float32 sums of up to 200 terms near
+// 1.
 TEST(SelfAttentionTest, BlocksOfRowsGiveWhatTheFormulaGives) {
   Device device;
   for (const std::size_t length :
@@ -97,7 +98,7 @@ TEST(SelfAttentionTest, LaterPositionsHaveNoInfluence) {
   EXPECT_EQ(first, std::vector<float>(after.begin(), after.begin() + 5 * 8));
 }
 
-// Covers kept weights, and two blocks of rows whose weights are recomputed.
+// The test covers kept weights, and two blocks of rows whose weights are recomputed.
 TEST(SelfAttentionTest, GradientsWithDropoutMatchDifferences) {
   Device device;
   ParameterSet none(1);
@@ -115,9 +116,9 @@ TEST(SelfAttentionTest, GradientsWithDropoutMatchDifferences) {
   check_layer(large, none, random_values(kLength * 6, 9));
 }
 
-// With equal scores and values of 1, each output is the share of weights that are kept, over 0.75.
-// For 2 · 3 · 200 · 201 / 2 weights, five deviations are 5 sqrt(0.25 / 0.75 / 120600) of the mean.
-// Rows have different weights, but equal ones among samples and heads.
+// With equal scores and values of 1, each output is the share of kept weights, divided by 0.75. For
+// 2 · 3 · 200 · 201 / 2 weights, five deviations are 5 sqrt(0.25 / 0.75 / 120600) of the mean. Rows
+// have different weights, but equal ones in all samples and heads.
 TEST(SelfAttentionTest, DropsOtherWeightsInEachHeadAndSampleAndNoneInEvaluation) {
   Device device;
   constexpr std::size_t kLength = 200;
@@ -150,8 +151,8 @@ TEST(RotaryPositionsTest, GradientsMatchDifferences) {
   check_layer(layer, none, random_values(2 * 7 * 24, 5));
 }
 
-// One head of two pairs at position 3: angles 3 and 3 / 10000^(1/2). Bound: one rounding of each
-// factor and of each sum.
+// There is one head of two pairs. At position 3, its angles are 3 and 3 / 10000^(1/2). Bound: one
+// rounding of each factor and of each sum.
 TEST(RotaryPositionsTest, TurnsQueriesAndKeysByTheirPositionAndLeavesValues) {
   RotaryPositions layer({.sequences = 1, .length = 4, .width = 4, .heads = 1});
   const std::vector<float> x = random_values(4 * 12, 3);
@@ -173,7 +174,7 @@ TEST(RotaryPositionsTest, RefusesHeadsOfAnOddWidth) {
   EXPECT_THROW(RotaryPositions({.sequences = 1, .length = 4, .width = 6, .heads = 2}), UsageError);
 }
 
-// Later chunks use the keys and values of earlier ones. Bound: as above, sums in another order.
+// Later chunks use the keys and values of earlier ones. Bound: as above; sums are reordered.
 TEST(SelfAttentionTest, ChunksGiveWhatOnePassGives) {
   Device device;
   constexpr std::size_t kLength = kBlock + 20;
@@ -197,8 +198,8 @@ TEST(SelfAttentionTest, ChunksGiveWhatOnePassGives) {
   EXPECT_THROW(parts.forward(beyond, {.is_training = false, .past = kLength}), UsageError);
 }
 
-// Several blocks of rows, full or not, and a sequence without positions. Bound: sums of up to 200
-// terms near 1 in fp32.
+// There are several blocks of rows, full or not, and a sequence without positions. Bound: float32
+// sums of up to 200 terms near 1.
 TEST(LengthsTest, BlocksOfRowsGiveWhatTheFormulaGives) {
   Device device;
   constexpr std::size_t kLength = 3 * kBlock + 5;

@@ -20,8 +20,8 @@ TEST(BatchNormTest, GradientsMatchDifferences) {
 }
 
 TEST(BatchNormTest, NormalizesColumnsFarFromZero) {
-  // Two columns of 300 rows around 1000 and -50. Bound: fp32 holds 1000 to 6e-5, a tenth of the
-  // deviation's 1e-3.
+  // Two columns have 300 rows around 1000 and -50. Bound: float32 represents 1000 to 6e-5, a tenth
+  // of the deviation's 1e-3.
   constexpr std::size_t kRows = 300;
   ParameterSet parameters(1);
   BatchNorm layer(parameters, "norm", {.samples = kRows, .rows_per_sample = 1, .channels = 2});
@@ -74,7 +74,7 @@ TEST(BatchNormTest, PaddingDoesNotCount) {
   EXPECT_EQ(std::vector<float>(dx.begin(), dx.begin() + 18), expected_dx);
   EXPECT_EQ(std::vector<float>(dx.begin() + 18, dx.end()), std::vector<float>(6));
   EXPECT_EQ(copy_of(parameters[0].gradient()), copy_of(exact_parameters[0].gradient()));
-  EXPECT_EQ(parameters.hash(), exact_parameters.hash());  // running statistics, too
+  EXPECT_EQ(parameters.hash(), exact_parameters.hash());  // includes running statistics
 }
 
 TEST(BatchNormTest, ABatchOfPaddingChangesNothing) {

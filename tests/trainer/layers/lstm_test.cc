@@ -1,4 +1,4 @@
-// Recurrent layers and packed sequences.
+// Tests recurrent layers and packed sequences.
 
 #include "trainer/layers/lstm.h"
 
@@ -24,7 +24,7 @@ using testing::ElementsAre;
 constexpr std::size_t kLstmWidth = 19;
 constexpr std::size_t kLstmInputs = 7;
 constexpr Lstm::Options kLstm{.inputs = kLstmInputs, .width = kLstmWidth, .deviation = 0.4f};
-/// These need more than one block of rows and leave padding.
+/// These lengths need more than one block of rows, and have padding.
 const std::vector<std::int32_t> kUnevenLengths = {3, 0, 6, 1, 6, 2};
 
 PackedSequences pack(const std::vector<std::int32_t>& lengths) {
@@ -63,7 +63,7 @@ TEST(PackedSequencesTest, AreReplacedByTheNextOnes) {
   EXPECT_THROW(sequences.assign(std::vector<std::int32_t>{1}), UsageError);
 }
 
-/// Input for all rows; the row of a step depends only on sequence and step.
+/// Returns the input of all rows. The row of a step depends only on sequence and step.
 std::vector<float> sequence_input(const PackedSequences& sequences, std::size_t width,
                                   std::size_t first_sequence = 0) {
   std::vector<float> values(sequences.rows() * width);
@@ -84,7 +84,7 @@ TEST(LstmTest, GradientsMatchDifferences) {
   check_layer(layer, parameters, random_values(sequences.rows() * kLstmInputs, 9));
 }
 
-/// The states of one sequence by definition, in float64.
+/// Returns the states of one sequence, computed by definition in float64.
 std::vector<float> states_by_definition(const ParameterSet& parameters,
                                         const std::vector<float>& input) {
   const auto value = [&](std::size_t parameter, std::size_t i) {
@@ -124,8 +124,7 @@ TEST(LstmTest, StatesFollowTheDefinition) {
   const std::span<const float> y = layer.forward(input, {});
   input.resize(6 * kLstmInputs);
   const std::vector<float> expected = states_by_definition(parameters, input);
-  // States are below 1. The bound covers a dozen roundings of gates up to 100, reduced by
-  // squashing.
+  // States are below 1. Bound: a dozen roundings of gates up to 100, reduced by squashing.
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(y[i], expected[i], 2e-5f) << i;
 }
 

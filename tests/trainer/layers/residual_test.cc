@@ -1,4 +1,4 @@
-// Layers of residual networks.
+// Tests layers of residual networks.
 
 #include <gtest/gtest.h>
 
@@ -97,8 +97,8 @@ TEST(PaddedShortcutTest, TakesEverySecondPixelAndAddsChannelsOfZeros) {
 class ResidualBlockTest : public testing::TestWithParam<ResidualBlock::Shortcut> {};
 
 TEST_P(ResidualBlockTest, GradientsMatchDifferences) {
-  // Batch norm of few rows has a large curvature, and ReLU has kinks: use small steps, and allow
-  // few failures.
+  // Batch norm of few rows has a large curvature, and ReLU has kinks. The test therefore uses small
+  // steps and allows few failures.
   for (const std::size_t stride : {1u, 2u}) {
     SCOPED_TRACE(stride);
     Device device;

@@ -1,4 +1,4 @@
-// Layers that look up rows of a table.
+// Tests layers that look up rows of a table.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace kolo::trainer {
 namespace {
 
-/// The rows of a gradient, added up in a dense table.
+/// Returns the rows of a gradient, added up in a dense table.
 std::vector<float> spread(const Parameter& table) {
   std::vector<float> dense(table.size());
   table.visit_gradient([&](std::size_t begin, std::span<const float> part) {
@@ -69,10 +69,10 @@ TEST(EmbeddingBagTest, TakesTheMeanOfTheWordsThatAreThere) {
   const auto y =
       layer.forward(std::vector<std::int32_t>{1, 2, 3, 3, 3, 3}, std::vector<std::int32_t>{2, 0});
   EXPECT_EQ(y[0], 1.5f);
-  EXPECT_EQ(y[1], 0.0f);  // without division by zero
+  EXPECT_EQ(y[1], 0.0f);  // no division by zero
 }
 
-// Two passes of a step; the rows equal the gradient of the whole table.
+// A step has two passes. The rows must equal the gradient of the whole table.
 TEST(EmbeddingBagTest, RowsAddUpToTheGradient) {
   ParameterSet whole(1);
   ParameterSet by_row(1);

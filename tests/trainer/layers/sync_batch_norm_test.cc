@@ -1,4 +1,4 @@
-// Batch norm over the samples of two ranks, each a thread.
+// Tests batch norm over the samples of two ranks, each a thread.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ std::vector<float> values_of(std::span<const float> values) {
   return {values.begin(), values.end()};
 }
 
-/// Sums over two ranks.
+/// Sums values over two ranks.
 class TwoRanks {
  public:
   RankSums of_rank(std::size_t rank) {
@@ -34,7 +34,7 @@ class TwoRanks {
   std::barrier<> all_gave_{2};
 };
 
-// Bound: sums in another order, in fp64; the results are rounded once to fp32.
+// Bound: float64 sums have another order, and results are rounded to float32 once.
 TEST(SyncBatchNormTest, SynchronizedRanksDoWhatOneRankDoesWithAllSamples) {
   constexpr std::size_t kSample = 2 * 3;  // 2 rows of 3 channels
   const std::vector<float> x = random_values(5 * kSample, 5);

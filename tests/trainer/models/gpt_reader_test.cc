@@ -30,7 +30,7 @@ void enlarge(ParameterSet& parameters) {
 
 class GptReaderTest : public testing::TestWithParam<std::string> {
  protected:
-  /// A model whose context is longer than a chunk, or a few tokens.
+  /// Returns the shape of a model. `context` is longer than a chunk, or a few tokens.
   Gpt::Options shape(std::size_t context) {
     return {.sequences = 1,
             .context = context,
@@ -39,7 +39,7 @@ class GptReaderTest : public testing::TestWithParam<std::string> {
             .seed = 3};
   }
 
-  /// Logits of the token after `text`, by a full pass over it.
+  /// Returns the logits of the token after `text`, computed by a full pass.
   std::vector<float> full_pass(const ParameterSet& weights, std::size_t context,
                                std::span<const std::int32_t> text) {
     Gpt model(device_, shape(context));

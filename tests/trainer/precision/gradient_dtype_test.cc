@@ -1,4 +1,4 @@
-// bfloat16 gradients, from the layer that writes them to the optimizer that reads them.
+// Tests bfloat16 gradients, from the layer that writes them to the optimizer that reads them.
 
 #include "trainer/loop/compression_rules.h"
 
@@ -51,7 +51,7 @@ std::vector<float> gradient_of(const Parameter& parameter) {
   return values;
 }
 
-// In bfloat16 1 + 2^-8 is 1, so two such contributions would be lost one after the other.
+// In bfloat16 1 + 2^-8 is 1, so two such contributions added one after the other would be lost.
 TEST(RoundedGradientTest, ContributionsAddUpInFloat32AndAreRoundedOnce) {
   ParameterSet parameters(1);
   Parameter& p = parameters.add("p", {3}, {});
@@ -74,7 +74,7 @@ TEST(RoundedGradientTest, ContributionsAddUpInFloat32AndAreRoundedOnce) {
   }
 }
 
-// Numbers of all sizes: halfway cases, subnormal and infinite numbers, and NaN.
+// Numbers of all sizes include halfway cases, subnormal and infinite numbers, and NaN.
 TEST(BFloat16KernelTest, RoundsAsOneNumberAtATime) {
   std::vector<float> values;
   Random random(5);
@@ -118,9 +118,9 @@ class RoundingLayersTest : public testing::Test {
     }
   }
 
-  /// Compares gradients of the layer that `make` adds to a set, in bfloat16 and in float32. The
-  /// former are the latter rounded: to the last bit, or within one more unit for products, whose
-  /// sums may have another order.
+  /// Compares the bfloat16 gradients of the layer that `make` adds to a set with its float32
+  /// gradients, rounded. They must be equal; products, whose sums may have another order, may
+  /// differ by one unit.
   template <typename Make>
   void expect_rounded(std::size_t inputs, const Make& make, std::size_t direct) {
     std::vector<std::vector<float>> exact, actual;

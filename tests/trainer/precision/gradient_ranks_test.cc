@@ -1,4 +1,4 @@
-// Averages of bfloat16 gradients over ranks, which are threads.
+// Tests averages of bfloat16 gradients over ranks, which are threads.
 
 #include <gtest/gtest.h>
 
@@ -13,10 +13,10 @@
 namespace kolo::trainer {
 namespace {
 
-/// One step of a rank whose gradient is `value` everywhere.
+/// One step of a rank. All elements of its gradient are `value`.
 struct RoundedStep {
   StepReport report;
-  float loss_scale;  ///< After the step.
+  float loss_scale;  ///< Loss scale after the step.
   std::vector<float> average;
   std::uint64_t weights;
 };
@@ -52,8 +52,8 @@ std::vector<RoundedStep> run_step(const std::vector<float>& values,
   return steps;
 }
 
-// 1 + 2^-8 + 2^-8: in bfloat16 each of the small terms would be lost. The sum is float32, and its
-// average is rounded once.
+// In bfloat16, 1 + 2^-8 + 2^-8 loses each small term. The sum is float32; its average is rounded
+// once.
 TEST(RoundedAverageTest, SumsAreFloat32) {
   const float average = to_float(to_bfloat16((1.0f + 0x1p-7f) / 4.0f));
   for (const RoundedStep& step : run_step({1.0f, 0x1p-8f, 0x1p-8f, 0.0f}, {})) {

@@ -1,4 +1,4 @@
-// Products of 16-bit operands against products of float32 operands, and training with them.
+// Compares products of 16-bit operands, and training with them, with float32.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ Values rounded(Values values, DType dtype) {
 
 double norm(std::span<const float> values) { return std::sqrt(dot(values, values)); }
 
-/// Norm of the difference, relative to the norm of `expected`.
+/// Returns the norm of the difference, relative to the norm of `expected`.
 double relative_error(std::span<const float> actual, std::span<const float> expected) {
   EXPECT_EQ(actual.size(), expected.size());
   Values difference;
@@ -65,7 +65,7 @@ Values product(DType precision, const Values& a, const Values& b, std::size_t ro
 }
 
 // Products of two 16-bit numbers are exact in float32, so rounded operands give float32's results
-// up to the order of sums.
+// except for the order of sums.
 TEST_P(MixedPrecisionTest, ProductsAreThoseOfRoundedOperands) {
   struct Shape {
     std::size_t rows, depth, columns;
@@ -81,7 +81,7 @@ TEST_P(MixedPrecisionTest, ProductsAreThoseOfRoundedOperands) {
   }
 }
 
-// Parts of larger matrices, transposed, with a bias, or added to a result, as in float32.
+// Operands are parts of larger matrices, transposed, with a bias, or added to a result.
 TEST_P(MixedPrecisionTest, OperandsMayBePartsOfOthers) {
   constexpr std::size_t kRows = 12, kStride = 24;
   const Values values = rounded(random_values(kRows * kStride, 3), GetParam());
@@ -118,7 +118,7 @@ TEST_P(MixedPrecisionTest, AChangedWeightIsUsed) {
   EXPECT_NEAR(layer.forward(x, {})[0], 0.5f * sum, 1e-3f);
 }
 
-/// The output of a layer for a random input, and the gradients of input and parameters.
+/// Returns the output of a layer for a random input, and the gradients of input and parameters.
 std::vector<Values> results_of(Layer& layer, ParameterSet& parameters, std::size_t inputs) {
   parameters.own_gradients();
   const Values x = random_values(inputs, 5);
@@ -142,7 +142,7 @@ void expect_close(const std::vector<Values>& actual, const std::vector<Values>& 
   EXPECT_NE(actual[1], expected[1]);
 }
 
-// Operands have relative errors of up to 2^-9 (bfloat16), which pass through a block's layers.
+// Operands have relative errors of up to 2^-9 (bfloat16), which propagate through a block's layers.
 TEST_P(MixedPrecisionTest, ABlockAndItsGradientsFollowFloat32) {
   const auto run = [](DType precision) {
     Device device(precision);
@@ -156,7 +156,7 @@ TEST_P(MixedPrecisionTest, ABlockAndItsGradientsFollowFloat32) {
   expect_close(run(GetParam()), run(DType::kFloat32), 0.02);
 }
 
-// Several blocks of rows, with weights that are kept and recomputed.
+// There are several blocks of rows, with weights that are kept or recomputed.
 TEST_P(MixedPrecisionTest, AttentionAndItsGradientsFollowFloat32) {
   for (const std::size_t most_kept : {0u, 256u}) {
     const auto run = [most_kept](DType precision) {

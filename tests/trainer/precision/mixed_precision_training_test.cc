@@ -1,4 +1,4 @@
-// Whole jobs in mixed precision on small data, against float32.
+// Compares whole jobs in mixed precision on small data with float32.
 
 #include <gtest/gtest.h>
 
@@ -29,8 +29,8 @@ class MixedPrecisionTrainingTest
     config.batch = 8;
     return config;
   }
-  /// Operands have relative errors of up to 2^-9 (bfloat16) or 2^-12; losses of all steps differ by
-  /// at most a few per cent of the initial loss.
+  /// Bound: operands have relative errors of up to 2^-9 (bfloat16) or 2^-12, so losses of all steps
+  /// differ by at most a few per cent of the initial loss.
   void expect_follows_float32(Config config) const {
     const Summary exact = run_ranks(2, config)[0];
     config.precision = precision();
@@ -73,7 +73,7 @@ TEST_P(MixedPrecisionTrainingTest, RepeatedRunsEndWithTheSameBits) {
   EXPECT_EQ(run_ranks(2, config)[0].weights_hash, run_ranks(2, config)[0].weights_hash);
 }
 
-// Gradients that are finite in float32 but far beyond float16 make all ranks skip the step.
+// Gradients that are finite in float32 but far too large for float16 make all ranks skip the step.
 TEST_P(MixedPrecisionTrainingTest, GradientsThatOverflowSkipTheStep) {
   Config config = job();
   config.steps = 3;
@@ -86,8 +86,7 @@ TEST_P(MixedPrecisionTrainingTest, GradientsThatOverflowSkipTheStep) {
   }
 }
 
-// Weights are kept in float32, so that updates far below the last bit of a 16-bit copy are not
-// lost.
+// Weights are kept in float32, so updates far below the last bit of a 16-bit copy are not lost.
 TEST_P(MixedPrecisionTrainingTest, SmallUpdatesReachTheWeights) {
   Config config = job();
   config.precision = precision();
@@ -101,7 +100,7 @@ TEST_P(MixedPrecisionTrainingTest, SmallUpdatesReachTheWeights) {
   EXPECT_NE(run_ranks(1, config)[0].weights_hash, once);
 }
 
-// Gradients have relative errors of 2^-9, in every layer, also if contributions add up.
+// Gradients have relative errors of 2^-9 in every layer, also if contributions add up.
 TEST_P(MixedPrecisionTrainingTest, FollowsFloat32WithGradientsInBfloat16) {
   Config config = job();
   config.gradients = "bfloat16";

@@ -1,4 +1,4 @@
-// Averages of row gradients over ranks, which are threads.
+// Tests averages of row gradients over ranks, which are threads.
 
 #include "trainer/loop/parameter_exchange.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 using Rows = std::map<std::int64_t, std::vector<float>>;
 
-/// Averages the contributions of each rank for a table [height, 2]; all ranks get the result.
+/// Averages the contributions of all ranks to a table [height, 2]. All ranks must get the result.
 Rows average(std::size_t height,
              const std::vector<std::vector<std::pair<std::int32_t, float>>>& contributions) {
   const int ranks = static_cast<int>(contributions.size());

@@ -1,4 +1,4 @@
-// Updates of tables with row gradients.
+// Tests updates of tables with row gradients.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kRows = 5;
 constexpr std::size_t kWidth = 9;
 
-/// A table of ones and the rows of its gradient.
+/// A table of ones, and the rows of its gradient.
 struct TableOfOnes {
   explicit TableOfOnes(bool by_row) : parameters(1) {
     parameters.add_table("table", kRows, kWidth, {.mean = 1.0f});
@@ -80,8 +80,8 @@ TEST_P(RowUpdateTest, LeavesOtherRowsAlone) {
 INSTANTIATE_TEST_SUITE_P(Optimizers, RowUpdateTest, testing::Values("sgd", "adamw"),
                          [](const auto& tested) { return std::string(tested.param); });
 
-// A row without gradient in some steps: its moments count only its own steps, while the bias
-// correction counts all.
+// A row has no gradient in some steps. Its moments count only its own steps, but the bias
+// correction counts all steps.
 TEST(RowAdamWTest, MomentsRestWithTheirRow) {
   ParameterSet parameters(1);
   parameters.add_table("table", 2, 1, {});

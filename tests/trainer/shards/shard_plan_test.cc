@@ -41,7 +41,7 @@ TEST_P(ShardPlanTest, EveryElementHasOneOwnerAndOwnersComeInOrder) {
   }
 }
 
-// A rank owns at most its part of each bucket; padding is between parameters and at the end.
+// A rank owns at most its part of each bucket. Padding is between parameters and at the end.
 TEST_P(ShardPlanTest, PartsAreEqualButForPadding) {
   const ShardPlan plan(parameters_, ranks_, 1200);
   ASSERT_GT(plan.buckets().size(), 2u);

@@ -1,5 +1,5 @@
-// Jobs with sharded optimizer state, stopped and resumed with as many ranks or others, with or
-// without shards. Ranks are threads.
+// Jobs with sharded optimizer state are stopped and resumed, on equally many ranks or others, with
+// or without shards. Ranks are threads.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ struct ResumeCase {
 
 class ShardedResumeTest : public testing::TestWithParam<ResumeCase> {
  protected:
-  /// Samples of all ranks in a step, for any number of ranks.
+  /// Number of samples of all ranks in a step, for any number of ranks.
   static constexpr std::size_t kGlobalBatch = 12;
 
   Config job(int ranks, const std::string& shard) const {
@@ -35,7 +35,7 @@ class ShardedResumeTest : public testing::TestWithParam<ResumeCase> {
     config.shard = shard;
     return config;
   }
-  /// The checkpoint of a job that stops after nine steps.
+  /// Returns the checkpoint of a job that stops after nine steps.
   std::filesystem::path stop(int ranks, const std::string& shard) {
     const Config config = in_run(job(ranks, shard), directory_, shard + std::to_string(ranks));
     train_until(8, ranks, config);
@@ -62,8 +62,8 @@ TEST_P(ShardedResumeTest, GoesOnWithTheSameBitsWithShardsOrWithout) {
   }
 }
 
-// Shards are cut anew. Sums over another number of ranks have other roundings, so the reference is
-// a resumed job without shards.
+// Shards are divided anew. Sums over another number of ranks have other roundings, so the reference
+// is a resumed job without shards.
 TEST_P(ShardedResumeTest, GoesOnWithOtherNumbersOfRanks) {
   const auto with_shards = stop(kRanks, "optimizer");
   const auto without = stop(kRanks, "none");

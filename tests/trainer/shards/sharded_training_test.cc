@@ -1,5 +1,5 @@
-// Whole sharded jobs on small data, against jobs without shards. Ranks are threads of this process,
-// each with its own runtime.
+// Compares whole sharded jobs on small data with jobs without shards. Ranks are threads of this
+// process, each with a runtime.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ class ShardedTrainingTest : public testing::TestWithParam<Case> {
     if (config.optimizer == "sgd") config.lr = 0.02f;
     config.steps = 12;
     config.batch = 12 / static_cast<std::size_t>(ranks);
-    // A few kilobytes, so that small models have several buckets, and shard boundaries cut tensors.
+    // Buckets have a few kilobytes: small models have several, and shard boundaries divide tensors.
     config.runtime.fusion_bytes = 4096;
     GetParam().change(config);
     return config;
@@ -92,7 +92,7 @@ class ShardedTrainingTest : public testing::TestWithParam<Case> {
   TemporaryDirectory directory_;
 };
 
-// Ranks of one node sum in rank order, whichever of them needs the sum.
+// Ranks of one node sum in rank order, for any rank that needs the sum.
 TEST_P(ShardedTrainingTest, HasTheBitsOfTrainingWithoutShards) {
   for (const int ranks : {1, 2, 3, 4}) {
     SCOPED_TRACE(ranks);
@@ -148,7 +148,7 @@ TEST_F(ShardedJobTest, FallsAsComputed) {
   Device device(DType::kFloat32);
   const auto model = catalog.models.at(config.model).make(model_setting(config, task), device);
   const ParameterSet& parameters = model->parameters();
-  constexpr std::size_t kMoments = 2;  // of AdamW, which also has a step count
+  constexpr std::size_t kMoments = 2;  // AdamW's moments; it also has a step count
   for (const int ranks : {2, 4, 8}) {
     SCOPED_TRACE(ranks);
     config.shard = "none";
@@ -171,19 +171,19 @@ TEST_F(ShardedJobTest, FallsAsComputed) {
       EXPECT_EQ(sharded[rank].optimizer_bytes,
                 kMoments * owned * sizeof(float) + sizeof(std::uint64_t));
       EXPECT_LE(owned, parts);
-      // This rank's parts, and the memory of the two buckets in use.
+      // A rank has its parts, and the memory of the two buckets in use.
       EXPECT_EQ(sharded[rank].gradient_bytes, (parts + 2 * largest) * sizeof(float));
     }
     // A part exceeds its share of the elements by padding: less than a cache line per parameter,
-    // shared by all ranks, and a cache line per bucket.
+    // divided among all ranks, and a cache line per bucket.
     const std::size_t padding = parameters.size() * ShardPlan::kAlignment / n +
                                 plan.buckets().size() * ShardPlan::kAlignment;
     EXPECT_LE(parts, parameters.element_count() / n + padding);
   }
 }
 
-// Sums over nodes add up the sums of each node, in node order. All-reduce has the same order always
-// for two ranks, and with `direct` for more.
+// Sums over nodes add up the sums of each node, in node order. All-reduce has the same order for
+// two ranks, and with `direct` for more.
 TEST_F(ShardedJobTest, HasTheBitsOfTrainingWithoutShardsBetweenNodes) {
   struct Shape {
     int nodes, ranks_per_node;

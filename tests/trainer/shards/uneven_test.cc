@@ -16,8 +16,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// 203 training images: eight steps of 24, and 11 left over. With `join`, the last of three ranks,
-// or the last two of four ranks, have none of them.
+// There are 203 training images: eight steps of 24, and 11 more. With `join`, the last of three
+// ranks, or the last two of four ranks, get none of these 11.
 constexpr std::size_t kGlobalBatch = 24;
 
 class UnevenTest : public testing::Test {
@@ -32,9 +32,9 @@ class UnevenTest : public testing::Test {
     return config;
   }
 
-  /// Bound: gradients differ by the order of fp32 sums and one more rounding, relative 1e-6, in 21
-  /// steps of SGD, which amplifies them little. Wrong weights of samples in a step would change
-  /// later losses by the share of these samples, several per cent.
+  /// Bound: gradients differ by the order of float32 sums and one more rounding, relative 1e-6, in
+  /// 21 steps of SGD, which hardly amplifies differences. Wrong weights of samples in a step would
+  /// change later losses by the share of these samples, several per cent.
   static void expect_follows(const std::vector<Summary>& many, const Summary& one) {
     expect_equal_weights(many);
     expect_same_course(many[0], one, 1e-4);

@@ -1,5 +1,4 @@
-// Pieces of texts, byte pairs, and their files. byte_pair_encoding_test.py compares with another
-// implementation.
+// Tests pieces of texts, byte pairs and their files. A .py test compares another implementation.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,7 +37,7 @@ BytePairEncoding learnt(const std::string& text, std::size_t size) {
   return learn_byte_pairs(counts, size);
 }
 
-// Examples of GPT-2's pattern; the first is from the docstring of OpenAI's tiktoken.
+// These are examples of GPT-2's pattern. The first is from the docstring of OpenAI's tiktoken.
 TEST(PieceSplitterTest, CutsAsGpt2Does) {
   EXPECT_THAT(pieces("hello world"), ElementsAre("hello", " world"));
   EXPECT_THAT(pieces("we'll  do 42things...\n\n  can't"),
@@ -96,7 +95,7 @@ TEST(ByteAlphabetTest, IsGpt2s) {
   EXPECT_EQ(bytes_in_order()[188], 0);
 }
 
-// Pieces are low ×2, lowlow ×2, er ×3, so l o and o w occur 6 times, then lo w 6, e r 3, low low 2.
+// Pieces are low ×2, lowlow ×2, er ×3: l o and o w occur 6 times, then lo w 6, e r 3, low low 2.
 TEST(LearnBytePairsTest, MergesTheMostFrequentPairAndLowerNumbersFirst) {
   const BytePairEncoding bpe = learnt("low\nlow\nlowlow\nlowlow\ner\ner\ner\nzq", 1000);
   std::vector<std::string> made;
@@ -110,8 +109,8 @@ TEST(LearnBytePairsTest, MergesTheMostFrequentPairAndLowerNumbersFirst) {
   EXPECT_EQ(learnt("", 258).size(), kFewestTokens);
 }
 
-// After merging a a, the text is aa aa a, where (aa a) and (aa aa) occur once each, and a has the
-// lower number.
+// After a a is merged, the text is aa aa a. The pairs (aa a) and (aa aa) occur once each, and a has
+// the lower number.
 TEST(LearnBytePairsTest, EqualNeighboursMergeFromLeftToRight) {
   const BytePairEncoding bpe = learnt("aaaaa\naaaaa", kFewestTokens + 2);
   EXPECT_EQ(bpe.bytes_of(257), "aaa");

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Compares byte pairs with the package tokenizers: equal merges, and equal tokens.
+"""Compares byte pairs with those of the package tokenizers: merges and tokens must be equal.
 
     byte_pair_encoding_test.py KOLO_TRAIN
 

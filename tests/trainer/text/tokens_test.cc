@@ -1,4 +1,4 @@
-// Texts as token files, and the vocabularies stored with a model's weights.
+// Tests texts as token files, and the vocabularies stored with a model's weights.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::string bytes_of(const std::vector<T>& tokens) {
   return {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(T)};
 }
 
-/// All tokens of one part of a folder, read without the data set.
+/// Returns all tokens of one part of a folder, read without the data set.
 std::vector<std::int32_t> stored_tokens(const std::filesystem::path& folder,
                                         const std::vector<TokenFolder::Shard>& shards) {
   std::vector<std::int32_t> all;
@@ -56,7 +56,7 @@ class TokensTest : public testing::Test {
     config.context = 8;
     return config;
   }
-  /// Makes a folder of tokens of `data`, in files of 100 tokens.
+  /// Makes a folder of the tokens of `data`, in files of 100 tokens.
   std::filesystem::path tokenized(const std::filesystem::path& data, const std::string& name,
                                   const std::filesystem::path& tokenizer = {}) const {
     const auto out = directory_.path() / name;
@@ -82,7 +82,7 @@ TEST_F(TokensTest, WindowsAreThoseOfEachArrayInEachWidth) {
         .bytes = std::as_bytes(std::span(tokens)), .width = sizeof tokens[0], .owner = nullptr};
   };
   const TokenDataset data({array(wide), array(bytes), array(narrow), array(bytes)}, 70'001, 2);
-  ASSERT_EQ(data.size(), 3u);  // two of five tokens, one of three
+  ASSERT_EQ(data.size(), 3u);  // two samples of five tokens, and one of three
   EXPECT_THAT(elements_of<std::int32_t>(data, 0, "tokens"), ElementsAre(70'000, 1));
   EXPECT_THAT(elements_of<std::int32_t>(data, 0, "next"), ElementsAre(1, 2));
   EXPECT_THAT(elements_of<std::int32_t>(data, 1, "next"), ElementsAre(3, 4));
@@ -142,7 +142,7 @@ TEST_F(TokensTest, TheSameTokenizerMakesTheSameTokens) {
   EXPECT_EQ(read_text_files(second).texts, read_text_files(first).texts);
 }
 
-// A line of 47 bytes has about 11 tokens, so a token stands for about four bytes.
+// A line of 47 bytes has about 11 tokens, so a token represents about four bytes.
 TEST_F(TokensTest, BitsPerByteCompareTokensWithBytes) {
   const auto folder = tokenized(text(), "tokens");
   const Task tokens = task_of(job(folder));

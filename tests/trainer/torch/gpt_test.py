@@ -1,6 +1,7 @@
 #!/usr/bin/env -S python3 -B
-"""Compares GPT with the same network in PyTorch: logits and gradients, with learned and rotary positions, and with
-weights read and written under GPT-2's names; and one sequence through the 124 million weights of --shape gpt2.
+"""Compares GPT with the same network in PyTorch: logits and gradients, with learned and rotary
+positions, and with weights read and written under GPT-2's names. Also compares one sequence in a
+model with the 124 million weights of --shape gpt2.
 
     gpt_test.py MODEL_DUMP KOLO_TRAIN GptTest|Gpt2ShapeTest
 
@@ -25,7 +26,7 @@ KOLO_TRAIN = sys.argv.pop(1)
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """Shape of a batch and of the model."""
+    """The shape of a batch and of the model."""
 
     sequences: int
     context: int
@@ -41,7 +42,8 @@ GPT2 = Shape(sequences=1, context=16, tokens=50257, layers=12, width=768, heads=
 
 
 def in_block(width):
-    """Our names in a block with GPT-2's name and shape: its Conv1D multiplies by [inputs, outputs]."""
+    """Returns our names in a block with GPT-2's name and shape. GPT-2's Conv1D multiplies by
+    [inputs, outputs]."""
     return {
         "attention_norm.gain": ("ln_1.weight", (width,)),
         "attention_norm.bias": ("ln_1.bias", (width,)),
@@ -59,7 +61,7 @@ def in_block(width):
 
 
 def names(shape, is_rotary):
-    """GPT-2's name and shape of each of our parameters."""
+    """Returns GPT-2's name and shape of each of our parameters."""
     found = {"embedding.token": ("wte.weight", (shape.tokens, shape.width))}
     if is_rotary:
         found["output.weight"] = ("lm_head.weight", (shape.tokens, shape.width))
@@ -74,7 +76,8 @@ def names(shape, is_rotary):
 
 
 def turned(x):
-    """Rotary positions of [..., length, head width]: pair i of n is a complex number that rotates by p / 10000^(i/n)."""
+    """Rotates [..., length, head width] by positions: pair i of n is a complex number that
+    rotates by p / 10000^(i/n)."""
     n = x.shape[-1] // 2
     angles = torch.outer(torch.arange(x.shape[-2]).double(), 10000.0 ** (-torch.arange(n).double() / n))
     y = torch.complex(x[..., :n], x[..., n:]) * torch.polar(torch.ones_like(angles), angles)
@@ -82,7 +85,7 @@ def turned(x):
 
 
 def gpt2(w, tokens, shape, is_rotary=False):
-    """Logits of GPT-2 as published, from weights under its names."""
+    """Returns the logits of GPT-2 as published, from weights under its names."""
 
     def norm(x, name):
         return functional.layer_norm(x, (shape.width,), w[name + ".weight"], w[name + ".bias"], 1e-5)
@@ -132,12 +135,12 @@ def read_safetensors(file):
 
 class GptDumped(Dumped):
     def theirs(self, path, shape):
-        """One of our parameters or gradients in GPT-2's order of elements."""
+        """Returns one of our parameters or gradients in GPT-2's order of elements."""
         is_dense = len(shape) == 2 and path.rpartition("/")[2].startswith("block")
         return self.read(path, shape[::-1]).T if is_dense else self.read(path, shape)
 
     def loss_of(self, used, shape, is_rotary, logits_bound):
-        """Torch's loss on the dump's tokens. Compares the logits first."""
+        """Compares the logits; returns torch's loss on the dump's tokens."""
         tokens, following = (self.integers(name, shape.sequences, shape.context) for name in ("first", "targets"))
         logits = gpt2(used, tokens, shape, is_rotary)
         self.expect("output", logits, logits_bound)
@@ -158,9 +161,9 @@ class GptTest(GptDumped):
             used[theirs] = value.double().requires_grad_()
 
         # Torch computes in float64. A rounding is 2^-24 = 6e-8 of a value. Through three blocks,
-        # each value passes some 30 operations, with sums of up to 192 terms, whose errors add at
-        # random: 6e-8 * 30 * sqrt(192) = 2.5e-5 of the largest element. Gradients pass as many on
-        # their way back.
+        # each value passes about 30 operations, with sums of up to 192 terms, whose errors add at
+        # random: 6e-8 * 30 * sqrt(192) = 2.5e-5 of the largest element. Gradients pass the same
+        # number of operations backwards.
         self.loss_of(used, SMALL, is_rotary, 2.5e-5).backward()
         for ours, (theirs, shape) in names(SMALL, is_rotary).items():
             # The gradient of the keys' bias is zero, because softmax ignores a constant added to
@@ -174,7 +177,7 @@ class GptTest(GptDumped):
         self.check("rotary")
 
     def random_gpt2(self):
-        """Weights as after training: biases and gains differ from their initial values."""
+        """Returns weights as after training: biases and gains differ from their initial values."""
         torch.manual_seed(4)
         return {
             name: torch.randn(shape) * (0.2 if len(shape) == 2 else 0.1) + (1.0 if ".ln_" in f".{name}" and "weight" in name else 0.0)
@@ -211,8 +214,8 @@ class GptTest(GptDumped):
 
 
 class Gpt2ShapeTest(GptDumped):
-    # The first and last weights of blocks, one in every block, and the table that is both input and
-    # output.
+    # The first and last weights of blocks, one weight in every block, and the table that is input
+    # and output.
     GRADIENTS = (
         "embedding.token",
         "embedding.position",
@@ -223,8 +226,8 @@ class Gpt2ShapeTest(GptDumped):
         "block11.contract.bias",
         "final_norm.gain",
     )
-    # Float32 values in files and float64 values here, gradients of the table, and before that the
-    # dump's weights and gradients.
+    # Memory for float32 values in files, float64 values here and gradients of the table; before
+    # that, for the dump's weights and gradients.
     BYTES = 4 << 30
 
     def test_a_short_sequence(self):
@@ -233,10 +236,10 @@ class Gpt2ShapeTest(GptDumped):
         for ours, (theirs, shape) in names(GPT2, False).items():
             used[theirs] = self.theirs(f"value/{ours}", shape).double().requires_grad_(ours in self.GRADIENTS)
             elements += used[theirs].numel()
-        # The published number: 124.4 million with 1024 positions.
+        # The published number is 124.4 million with 1024 positions.
         self.assertEqual(elements + (1024 - GPT2.context) * GPT2.width, 124_439_808)
 
-        # As in GptTest, through 12 blocks of some 10 operations with sums of up to 3072 terms,
+        # As in GptTest, values pass 12 blocks of about 10 operations with sums of up to 3072 terms,
         # whose errors add at random: 6e-8 * sqrt(120 * 3072) = 3.6e-5 of the largest logit, and
         # twice that for gradients.
         loss = self.loss_of(used, GPT2, False, 3.6e-5)

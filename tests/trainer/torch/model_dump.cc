@@ -1,5 +1,5 @@
-// Runs a training pass of a model on random samples, and writes its inputs and results for a
-// comparison with PyTorch.
+// Runs a training pass of a model on random samples, and writes inputs and results for a comparison
+// with PyTorch.
 //
 //     model_dump gpt|rotary FOLDER [WEIGHTS]    random weights, or weights of a file with GPT-2's
 //                                               names; rotary has a separate output table
@@ -59,7 +59,7 @@ std::vector<T> integers(Random& random, std::size_t count, std::size_t from, std
   return drawn;
 }
 
-/// `names`: the parameters whose gradients are written; empty: all.
+/// Runs the pass. `names`: the parameters whose gradients are written; empty: all.
 void run(const fs::path& folder, Model& model, Loss& loss, const std::vector<TensorView>& inputs,
          const TensorView& wanted, Arguments names = {}) {
   ParameterSet& parameters = model.parameters();
@@ -114,7 +114,7 @@ Gpt::Options small_gpt(bool is_rotary) {
           .seed = 3};
 }
 
-/// The shape of --shape gpt2, with a short sequence.
+/// Returns the shape of --shape gpt2, with a short sequence.
 Gpt::Options gpt2() {
   const ModelEntry entry = Gpt::entry();
   Config config;

@@ -1,5 +1,5 @@
-"""Results of the program model_dump, for tests that compare a model with PyTorch's. Importing this module skips the test
-if torch, which scripts/torch-check installs, is missing.
+"""Results of the program model_dump, for tests that compare a model with PyTorch's. If torch, which
+scripts/torch-check installs, is missing, importing this module skips the test.
 
 Called as `TEST MODEL_DUMP ...`.
 """
@@ -39,12 +39,13 @@ class Dumped(unittest.TestCase):
         return self.read(path, shape or (-1,), np.int32).long()
 
     def parameters(self, shapes):
-        """The values of all parameters in float64 for torch, by name and with these shapes."""
+        """Returns the values of all parameters in float64 for torch, by name and with these
+        shapes."""
         self.assertEqual(sorted(path.name for path in (self.folder / "value").iterdir()), sorted(shapes))
         return {name: self.read(f"value/{name}", shape).double().requires_grad_() for name, shape in shapes.items()}
 
     def expect(self, path, wanted, bound, got=None):
-        """Compares a dumped tensor with torch's; the bound is relative to the largest element."""
+        """Compares a dumped tensor with torch's. The bound is relative to the largest element."""
         wanted = wanted.detach()
         got = self.read(path, wanted.shape) if got is None else got
         self.assertLess(float((got.double() - wanted).abs().max()), bound * float(wanted.abs().max()), path)

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""Compares models with the same ones in PyTorch: outputs, gradients and running statistics of residual networks, bert
-and models with tables.
+"""Compares residual networks, bert and models with tables with the same models in PyTorch: outputs,
+gradients and running statistics.
 
     models_test.py MODEL_DUMP
 
@@ -66,7 +66,7 @@ class Resnet(nn.Module):
 
 
 def ours(name):
-    """Our name of a parameter or buffer, given torch's."""
+    """Returns our name of a parameter or buffer, given torch's name."""
     if "norm" in name:
         name = name.replace(".weight", ".gain").replace("running_var", "running_variance")
     return name
@@ -74,8 +74,8 @@ def ours(name):
 
 class ResnetTest(Dumped):
     def check(self, name, side, channels, blocks, projects):
-        # Torch computes in float64. The bound covers sums of some thousand fp32 terms in each of 20
-        # layers.
+        # Torch computes in float64. The bound covers sums of some thousand float32 terms in each of
+        # 20 layers.
         bound = 2e-3
         self.run_ours(name, side)
         model = Resnet(channels, blocks, projects, side >= 64).double()
@@ -144,7 +144,7 @@ def name_in_layer(name):
 
 
 class BertTest(Dumped):
-    # A few hundred roundings to float32 in sequence.
+    # The bound covers a few hundred roundings to float32 in sequence.
     BOUND = 3e-5
 
     def encode(self, task, head_shapes):
@@ -190,7 +190,7 @@ SAMPLES, ENTRIES, WIDTH, TEXT_CLASSES = 6, 20, 16, 5
 
 
 class RowModelsTest(Dumped):
-    # A few dozen roundings to float32.
+    # The bound covers a few dozen roundings to float32.
     BOUND = 1e-5
 
     def run_on(self, model, shapes):

@@ -14,8 +14,8 @@
 
 namespace kolo::test {
 
-/// `count` elements of any dtype as bytes: ordinary numbers, and for floats sometimes a zero, a
-/// denormal, an infinity, a NaN or a number near a rounding tie.
+/// Returns the bytes of `count` elements of any dtype. Most are ordinary numbers; some floats are
+/// zero, denormal, infinite, NaN or close to a rounding tie.
 inline std::vector<std::byte> samples(DType dtype, std::size_t count, std::uint32_t seed) {
   std::mt19937_64 random(seed);
   std::vector<std::byte> bytes(count * size_of(dtype));
@@ -23,7 +23,7 @@ inline std::vector<std::byte> samples(DType dtype, std::size_t count, std::uint3
   if (!is_float(dtype)) return bytes;
   visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
     for (std::size_t i = 0; i < count; ++i) {
-      if (random() % 4 == 0) continue;  // leaves arbitrary bits
+      if (random() % 4 == 0) continue;  // keeps arbitrary bits
       const double ordinary = std::normal_distribution<double>(0.0, 10.0)(random);
       T value;
       if constexpr (std::is_same_v<T, Float16>) {
@@ -31,7 +31,7 @@ inline std::vector<std::byte> samples(DType dtype, std::size_t count, std::uint3
       } else if constexpr (std::is_same_v<T, BFloat16>) {
         value = to_bfloat16(ordinary);
       } else {
-        // Short fractions produce ties when they are rounded to 16 bits.
+        // Short binary fractions are ties when they are rounded to 16 bits.
         value = static_cast<T>(random() % 2 ? ordinary : std::nearbyint(ordinary * 1024) / 4096);
       }
       std::memcpy(&bytes[i * sizeof(T)], &value, sizeof(T));

@@ -1,5 +1,4 @@
-// The arithmetic that kernels inline, compared on the processor with the reference that defines its
-// bits.
+// Compares the arithmetic that kernels inline with the reference that defines its bits.
 
 #include "comm/device/kernels/element.h"
 
@@ -23,7 +22,7 @@ TEST(ElementTest, ConvertsAllPairsAsTheReference) {
   for (const DType to : kNumberDTypes) {
     for (const DType from : kNumberDTypes) {
       for (const double scale : {1.0, 0.25, 1.0 / 3, -7.0}) {
-        if (to == from && scale == 1.0) continue;  // copies bits
+        if (to == from && scale == 1.0) continue;  // this only copies bits
         SCOPED_TRACE(testing::Message() << to_string(from) << " to " << to_string(to) << " times "
                                         << scale << ", seed " << kSeed);
         const auto input = test::samples(from, kCount, kSeed);

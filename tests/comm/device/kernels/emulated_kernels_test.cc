@@ -1,5 +1,5 @@
-// Every kernel of the data plane on the emulated device, compared bit for bit with its CPU
-// reference.
+// Compares every kernel of the data plane, on the emulated device, with its CPU reference bit by
+// bit.
 
 #include <algorithm>
 #include <limits>
@@ -20,14 +20,15 @@ namespace {
 
 using test::kKernelSeed;
 
-/// Bytes at a multiple of 16 and at the end of their allocation, for AddressSanitizer.
+/// Bytes that begin at a multiple of 16 and end with their allocation, so that AddressSanitizer
+/// detects accesses beyond them.
 class Memory {
  public:
   explicit Memory(const std::vector<std::byte>& bytes)
       : words_((bytes.size() + 15) / 16), shift_(words_.size() * 16 - bytes.size()) {
     std::ranges::copy(bytes, data());
   }
-  // Samples have a count of elements that is a multiple of 16, so that this is one of 16 bytes.
+  // Samples have a multiple of 16 elements, so the address is a multiple of 16 bytes.
   std::byte* data() { return reinterpret_cast<std::byte*>(words_.data()) + shift_; }
   std::vector<std::byte> bytes(std::size_t count) { return {data(), data() + count}; }
 

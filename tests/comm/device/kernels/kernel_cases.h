@@ -1,6 +1,6 @@
 #pragma once
 
-// Copies and sums of the data plane, for comparing kernels bit by bit with their CPU references.
+// Copies and sums that compare the data plane's kernels bit by bit with their CPU references.
 
 #include <algorithm>
 #include <cstddef>
@@ -19,18 +19,19 @@ namespace kolo::test {
 
 inline constexpr std::uint32_t kKernelSeed = 11;
 inline constexpr std::size_t kMargin =
-    64;  // Elements around the output of a kernel, which are compared too.
+    64;  // Elements after the output of a kernel. They are compared too.
 
-/// A count of elements whose bytes are a multiple of 16.
+/// Rounds a count up, so that the bytes are a multiple of 16 in every dtype.
 inline std::size_t round_up(std::size_t count) { return (count + 15) / 16 * 16; }
 
-/// A piece between tensors, which are in one block of memory, and a bucket, at any element of both.
+/// Elements that are copied between tensors and a bucket. All tensors are in one block of memory;
+/// offsets are in elements and need no alignment.
 struct Piece {
   std::size_t tensor, offset, count;  // elements
   bool is_gap = false;
 };
 
-/// Pieces of these counts, sometimes misaligned.
+/// Returns pieces with these element counts. Some are misaligned, and some are gaps.
 inline std::vector<Piece> make_pieces(const std::vector<std::size_t>& counts,
                                       std::mt19937& random) {
   std::vector<Piece> pieces;
@@ -62,8 +63,8 @@ inline std::vector<CopyChunk> chunks(const std::vector<Piece>& pieces, std::byte
   return result;
 }
 
-/// Runs `copy`, after filling in its memory, on the host and by `on_device(copy, memory)`, which
-/// returns the bytes that it wrote, and compares everything.
+/// Runs `copy` on the host and by `on_device(copy, memory)`, and compares all bytes that they
+/// write. `on_device` returns the memory that it has written.
 template <typename OnDevice>
 void expect_equal_copies(const std::vector<Piece>& pieces, BatchedCopy copy, bool looks,
                          OnDevice on_device) {
@@ -82,7 +83,8 @@ void expect_equal_copies(const std::vector<Piece>& pieces, BatchedCopy copy, boo
   ASSERT_EQ(written.flag, host.flag);
 }
 
-/// Calls `test(copy, looks)` for every pair of dtypes, both ways, without memory.
+/// Calls `test(copy, looks)` for every pair of dtypes in both directions. Copies have no memory
+/// yet.
 template <typename Test>
 void for_all_copies(Test test) {
   for (const DType tensor_dtype : kNumberDTypes) {
@@ -106,9 +108,9 @@ void for_all_copies(Test test) {
   }
 }
 
-/// Sums of sources with different alignments; the target is the first source, or separate.
-/// `upload(bytes)` returns device memory, `sum(dtype, op, target, sources, count, scale)` sums on
-/// the device, and `download(memory, bytes)` returns the contents of the memory afterwards.
+/// Compares sums of sources with different alignments, in place and out of place. `upload(bytes)`
+/// returns device memory, `sum(dtype, op, target, sources, count, scale)` sums on the device, and
+/// `download(memory, bytes)` returns the contents of device memory afterwards.
 template <typename Upload, typename Sum, typename Download>
 void expect_equal_sums(DType dtype, ReduceOp op, std::size_t num_sources, std::size_t count,
                        std::size_t shift, double scale, Upload upload, Sum sum, Download download) {

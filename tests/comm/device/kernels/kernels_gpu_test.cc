@@ -1,4 +1,4 @@
-// Every kernel of the data plane against its CPU reference, bit by bit.
+// Compares every kernel of the data plane on a GPU, bit for bit, with its CPU reference.
 
 #include <cuda_runtime_api.h>
 
@@ -38,7 +38,7 @@ class BatchedCopyGpuTest : public test::GpuTest {
   }
 };
 
-// From single elements to more than any planner makes.
+// Counts are from one element to more than any planner makes.
 TEST_F(BatchedCopyGpuTest, EveryPairOfDtypesBothWaysAsOnTheHost) {
   std::mt19937 random(test::kKernelSeed);
   const auto pieces = test::make_pieces(
@@ -119,7 +119,7 @@ TEST_F(ReduceGpuTest, LaunchesTakeNoDeviceMemory) {
     device->kernels().reduce(*stream, DType::kFloat32, ReduceOp::kSum, a.data(), sources, 100000,
                              0.5);
   };
-  reduce();  // Loads the kernel.
+  reduce();  // loads the kernel
   settle();
   const AllocationCounts counts = device->allocation_counts();
   std::size_t free_before = 0, free_after = 0, total = 0;

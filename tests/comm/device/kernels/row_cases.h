@@ -16,23 +16,22 @@
 namespace kolo::test {
 
 constexpr std::uint32_t kRowSeed = 23;
-constexpr std::size_t kRowMargin = 64;  // Bytes around the output of a kernel, which are compared
-                                        // too.
+constexpr std::size_t kRowMargin = 64;  // Bytes around the output of a kernel, compared too.
 
-/// Rows to be summed in groups; each list of bytes begins at a multiple of 16.
+/// Groups of rows to be summed. `rows` and `sums` begin at a multiple of 16 bytes.
 struct RowSums {
   DType dtype = DType::kFloat32;
   std::size_t width = 0;
   double scale = 1.0;
-  std::size_t count = 0;                               ///< Groups.
-  std::vector<std::size_t> positions = {}, ends = {};  ///< Without positions group i is row i.
+  std::size_t count = 0;                               ///< Number of groups.
+  std::vector<std::size_t> positions = {}, ends = {};  ///< Without positions, group i is row i.
   std::vector<std::byte> rows = {}, sums = {};
-  std::size_t rows_at = 0, sums_at = 0;  ///< Bytes before the first row and the first sum.
+  std::size_t rows_at = 0, sums_at = 0;  ///< Offsets of the first row and first sum in bytes.
 
   RowGroups groups() const { return {.count = count, .positions = positions, .ends = ends}; }
 };
 
-/// Groups of one to hundreds of rows, whose rows are in any order.
+/// Makes groups of 1 to 211 rows. The rows of a group are scattered at random.
 inline RowSums make_row_sums(DType dtype, std::size_t width, bool is_grouped) {
   RowSums made{.dtype = dtype, .width = width};
   std::vector<std::size_t> sizes = {1, 2, 5, 211, 1, 3, 4, 8, 1, 9, 2};
@@ -53,7 +52,7 @@ inline RowSums make_row_sums(DType dtype, std::size_t width, bool is_grouped) {
   return made;
 }
 
-/// A copy with rows and sums shifted by a number of elements each, and sums between margins.
+/// Returns a copy with rows and sums shifted by these elements, and margins around the sums.
 inline RowSums shifted(RowSums made, std::size_t rows_shift, std::size_t sums_shift) {
   made.rows_at = rows_shift * size_of(made.dtype);
   made.sums_at = kRowMargin + sums_shift * size_of(made.dtype);
@@ -63,7 +62,7 @@ inline RowSums shifted(RowSums made, std::size_t rows_shift, std::size_t sums_sh
   return made;
 }
 
-/// `on_device` sums rows and returns the memory of the sums, which must equal the reference's.
+/// Compares row sums with the reference. `on_device` sums rows and returns the memory of the sums.
 template <typename OnDevice>
 void expect_row_sums(const OnDevice& on_device) {
   constexpr struct {
@@ -92,7 +91,7 @@ void expect_row_sums(const OnDevice& on_device) {
   }
 }
 
-/// Rows to be spread over a table, which is between margins.
+/// Rows to be spread over a table. Margins surround the table.
 struct RowSpread {
   std::vector<std::int64_t> indices = {};
   std::size_t row_bytes = 0;
@@ -113,7 +112,7 @@ inline RowSpread make_row_spread(std::size_t rows, std::size_t row_bytes, std::s
   return made;
 }
 
-/// As `expect_row_sums`; `on_device` returns the memory of the table.
+/// Compares spread rows with the reference. `on_device` returns the memory of the table.
 template <typename OnDevice>
 void expect_row_spread(const OnDevice& on_device) {
   const auto expect_equal = [&](RowSpread tried) {

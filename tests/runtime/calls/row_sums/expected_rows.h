@@ -16,13 +16,13 @@
 
 namespace kolo::test {
 
-/// Rows of a rank; equal seeds give equal rows.
+/// The rows of one rank. Equal seeds give equal rows.
 struct Rows {
   std::vector<std::int64_t> indices;
   std::vector<std::byte> elements;
 };
 
-/// Numbers of many magnitudes, so that their sums depend on the order.
+/// Draws numbers of many magnitudes, so that their sums depend on the order of addition.
 inline Rows draw_rows(unsigned seed, int rank, const RowTable& table, std::size_t most) {
   std::mt19937 random(seed * 100 + static_cast<unsigned>(rank));
   Rows rows;
@@ -43,7 +43,7 @@ inline Rows draw_rows(unsigned seed, int rank, const RowTable& table, std::size_
 
 using Sums = std::map<std::int64_t, std::vector<std::byte>>;
 
-/// Adds up the rows of equal indices, in their order.
+/// Adds up the rows with equal indices, in the order of `rows`.
 inline Sums add_up(const std::vector<std::pair<std::int64_t, const std::byte*>>& rows,
                    const RowTable& table, double scale) {
   std::map<std::int64_t, std::vector<const void*>> by_index;
@@ -57,7 +57,7 @@ inline Sums add_up(const std::vector<std::pair<std::int64_t, const std::byte*>>&
   return sums;
 }
 
-/// The sums that all ranks should get by the contract.
+/// Returns the sums that all ranks should get by the contract of sparse all-reduces.
 inline Sums expected_sums(const std::vector<Rows>& of_ranks, const RowTable& table, ReduceOp op,
                           const Scales& scales = {}) {
   std::vector<Sums> own;

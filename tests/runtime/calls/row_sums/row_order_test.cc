@@ -57,14 +57,14 @@ TEST(RowOrder, IsUsedAgain) {
   EXPECT_EQ(order.ends, (std::vector<std::size_t>{1, 2}));
 }
 
-// Indices of every size up to seven digits.
+// Indices have up to seven digits.
 TEST(RowOrder, AgreesWithAMap) {
   std::mt19937_64 random(3);
   for (unsigned bits = 0; bits <= 62; ++bits) {
     const std::size_t height = (std::size_t{1} << bits) + bits % 2;
     List list(random() % 300);
     for (auto& index : list) {
-      // Few distinct indices, with every digit set.
+      // A few different indices, with every digit set.
       const std::uint64_t drawn = bits < 6 ? random() : (random() % 40) * (height / 40);
       index = static_cast<std::int64_t>(drawn % height);
     }
@@ -97,7 +97,7 @@ TEST(RowOrder, FindsIndicesOutsideTheTable) {
 }
 
 TEST(RowSum, AddsInTheOrderOfTheList) {
-  // 2^24 + 1 - 2^24 is 0 in float32, in this order only.
+  // 2^24 + 1 - 2^24 is 0 in float32 only in this order.
   const std::vector<float> rows{0x1p24F, 1, 7, 2, 1, 3, -0x1p24F, 4};
   EXPECT_EQ(sums_of({5, 1, 5, 5}, 6, rows, 2), (std::vector<float>{7, 2, 0, 8}));
 }
@@ -109,7 +109,7 @@ TEST(RowSum, ScalesEveryRow) {
 }
 
 TEST(RowSum, RoundsSixteenBitFloatsOnce) {
-  // 256 + 1 + 1 rounds to 258 in bfloat16 if it is rounded once, and to 256 otherwise.
+  // 256 + 1 + 1 is 258 in bfloat16 if it is rounded once, and 256 if each sum is rounded.
   std::vector<BFloat16> rows{to_bfloat16(256.0F), to_bfloat16(1.0F), to_bfloat16(1.0F)};
   BFloat16 sum{};
   sum_rows(order_of({0, 0, 0}, 1).groups(), std::as_bytes(std::span(rows)).data(), 1,

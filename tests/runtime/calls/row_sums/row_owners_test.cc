@@ -64,8 +64,8 @@ TEST(RowOwners, ShareOneRanksRowsEqually) {
   for (int owner = 0; owner < 4; ++owner) EXPECT_EQ(split.traffic().received(owner), 25U);
 }
 
-// Zipf's law puts most rows at low indices. No owner gets more than twice its share plus one row of
-// each rank.
+// By Zipf's law, low indices are frequent. No owner has more than twice its share plus a row per
+// rank.
 TEST(RowOwners, AreBalancedHoweverIndicesLie) {
   constexpr std::size_t kHeight = 50'000;
   for (unsigned seed = 0; seed < 20; ++seed) {
@@ -99,7 +99,7 @@ TEST(RowOwners, ExpectDistinctRows) {
   EXPECT_DOUBLE_EQ(full.traffic().distinct(full.owners), 40);
   const Owned one = owned({all, {}}, 40);
   EXPECT_DOUBLE_EQ(one.traffic().distinct(one.owners), 40);
-  // Ten of a hundred on each of two ranks: one of them coincides.
+  // Each of two ranks has ten of a hundred rows, and one row is on both.
   Indices few;
   for (std::int64_t i = 0; i < 10; ++i) few.push_back(10 * i);
   const Owned sparse = owned({few, few}, 100);

@@ -2,7 +2,7 @@
 
 #include "comm/base/half.h"
 
-/// CUDA's bfloat16. A NaN becomes 0x7fff, as in a GPU's conversion.
+/// CUDA's bfloat16. As on a GPU, a conversion turns every NaN into 0x7fff.
 
 struct __nv_bfloat16 {
   kolo::BFloat16 value;

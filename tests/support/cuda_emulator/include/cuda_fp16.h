@@ -2,7 +2,7 @@
 
 #include "comm/base/half.h"
 
-/// CUDA's float16. A NaN becomes 0x7fff, as in a GPU's conversion.
+/// CUDA's float16. As on a GPU, a conversion turns every NaN into 0x7fff.
 
 struct __half {
   kolo::Float16 value;

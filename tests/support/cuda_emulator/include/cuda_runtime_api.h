@@ -5,7 +5,7 @@
 
 #include "tests/support/cuda_emulator/device.h"
 
-/// The part of CUDA's runtime that launchers use, on the emulated device of this thread.
+/// The functions of CUDA's runtime that launchers use. They act on this thread's emulated device.
 
 enum cudaError_t {
   cudaSuccess = 0,

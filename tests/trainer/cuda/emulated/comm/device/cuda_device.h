@@ -17,15 +17,15 @@ struct CudaAvailability {
 
 inline CudaAvailability find_cuda_devices() { return {}; }
 
-/// There is one emulated device.
+/// There is only one emulated device, so this selects nothing.
 class CudaDeviceGuard {
  public:
   explicit CudaDeviceGuard(int) {}
 };
 
-/// Replaces a GPU: memory and streams of a host device, and kernels on the emulated device of the
-/// constructing thread. A kernel runs at its launch, so wait for copies that were enqueued before
-/// it.
+/// Replaces a GPU. Memory and streams are those of a host device, and kernels run on the emulated
+/// device of the constructing thread. A kernel runs at its launch, so copies that were enqueued
+/// before it must be waited for.
 class CudaDevice {
  public:
   explicit CudaDevice(int index)
