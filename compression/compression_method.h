@@ -51,8 +51,8 @@ struct CompressionMethod {
   std::optional<DType> wire = {};  ///< The dtype in messages, if gradients are sent dense.
   /// Returns what an exchange needs; the chooser's predictions depend on it.
   ExchangeNeeds (*needs)(const CompressedBucketShape&, const CompressionCosts&) = nullptr;
-  /// `make_codec` makes the codec of a compressed bucket, and `forms` returns the sizes of the
-  /// payloads that its schedules plan. Both are null if gradients are sent dense.
+  /// `make_codec` makes the codec of a compressed bucket. `forms` returns the payload sizes for
+  /// which the bucket's schedules are compiled. Both are null if gradients are sent dense.
   std::unique_ptr<GradientCodec> (*make_codec)(int rank, const ProcessGrid&,
                                                const SparseOptions&) = nullptr;
   PayloadForms (*forms)(const SparsePlan&) = nullptr;

@@ -90,7 +90,7 @@ bool read_momentum(CompressionSpec& spec, std::string_view text, std::string_vie
   fail(text, fmt::format("momentum {} is not between 0 and 1", value));
 }
 
-/// In the order of printed texts; settings with the same name are adjacent.
+/// All settings, in the order in which a printed spec names them; those of one name are adjacent.
 const std::vector<Setting>& settings() {
   using Spec = CompressionSpec;
   using Route = std::optional<ExchangeRoute>;

@@ -65,8 +65,9 @@ struct SelectorCost {
 ///
 /// Units:   microseconds; bytes per microsecond (1000 is 1 GB/s); bytes.
 /// Source:  Alexandrov, Ionescu, Schauser and Scheiman, LogGP, SPAA 1995: latency is their L, the
-///          inverse rate their G, message_us their o. The rates of memory are gamma in Thakur,
-///          Rabenseifner and Gropp, IJHPCA 2005, per byte moved instead of per element combined.
+///          inverse rate their G, message_us their o. The inverse of a memory rate corresponds to
+///          gamma in Thakur, Rabenseifner and Gropp, IJHPCA 2005, but counts bytes that are moved,
+///          not bytes that are reduced.
 struct LinkCosts {
   MemoryCost memory = {};
   NetworkCost network = {};

@@ -35,7 +35,7 @@ std::shared_ptr<Place> device_place(Device& device);
 /// Returns the place for `home`. Before: the runtime has a device if `home` is in device memory.
 std::shared_ptr<Place> place_of(Runtime& runtime, Home home);
 
-/// The buffers that a rank passes to a call: one buffer in place, otherwise two.
+/// The buffers that a rank passes to a call: one if the call is in place, otherwise two.
 class CallerMemory {
  public:
   /// `counts` are the element counts and in-place offsets of this rank. `least_bytes`: minimum size

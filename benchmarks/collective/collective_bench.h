@@ -54,7 +54,7 @@ struct CollectiveRow {
   Summary slowest_us;
   std::vector<double> rounds_us = {};  ///< The median time of each round, in microseconds.
   double algbw = 0, busbw = 0;         ///< GB/s (GB = 10^9 bytes), computed from `mean_us`.
-  /// Bytes per iteration of the rank that sent most; empty if the system does not count them.
+  /// Bytes that the busiest sender sent per iteration; empty if the system does not count them.
   std::optional<std::uint64_t> wire_bytes = std::nullopt;
   /// Number of wrong elements over all ranks, counted before and after the timed iterations. Empty
   /// if the system computes no results.

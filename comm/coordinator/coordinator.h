@@ -174,8 +174,8 @@ class Coordinator {
   /// operations that they begin, and it declines those in which it does not participate. Its
   /// pending operations continue.
   void close();
-  /// Proposes that all ranks close. Before: `close()`. If the proposal is rejected, the closed
-  /// ranks are open again.
+  /// Proposes that all ranks close. Before: this rank has called `close()`. If the proposal is
+  /// rejected, the closed ranks are open again.
   ProposalKey propose_close(const Waitable& waited);
   /// Key of the next proposal that all ranks close.
   ProposalKey close_key() const { return next_key(close_hash_); }

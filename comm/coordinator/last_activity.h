@@ -23,8 +23,8 @@ struct ActivitySnapshot {
   friend bool operator==(const ActivitySnapshot&, const ActivitySnapshot&) = default;
 };
 
-/// Records the last action of this rank. The time of an action is that of the next `look`, so ages
-/// are lower bounds.
+/// Records the last action of this rank. An action gets its time at the next `look`, after it
+/// happened, so its true age is at least the reported one.
 ///
 /// Threads: one; any for `copy_text`.
 class LastActivity {

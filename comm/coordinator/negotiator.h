@@ -34,7 +34,8 @@ class Negotiator {
   /// Makes the proposal `key` on this rank, once per key. Only the root applies the rule.
   void propose(const ProposalKey& key, std::uint64_t value, Rule rule = Rule::kEqualValues);
 
-  /// Marks this node as ready for `key`. Only leaders call it, in order of rounds for each hash.
+  /// Marks this node as ready for `key`. Only the node's leader calls it, for the uses of one
+  /// name in their order.
   void arrive(const ProposalKey& key);
 
   /// Rejects proposals on all ranks, even if some ranks have not made them. Only the root calls it.

@@ -44,7 +44,7 @@ BufferView BounceBuffer::here(const Copy& copy) const {
 }
 
 void BounceBuffer::begin(std::span<const Copy> down, std::span<const Copy> up, const Event* ready) {
-  ensure(state_ == State::kIdle, "a bounce_buffer is in use already");
+  ensure(state_ == State::kIdle, "this bounce buffer is in use already");
   up_.assign(up.begin(), up.end());
   state_ = State::kFull;
   if (down.empty() && ready == nullptr) return;

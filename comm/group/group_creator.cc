@@ -80,9 +80,9 @@ std::string GroupProposal::text() const {
   return name.empty() ? fmt::format("{}", ranks) : fmt::format("'{}' {}", name, ranks);
 }
 
-std::uint64_t GroupCreator::propose(GroupProposal proposal, TimePoint now) {
+std::uint64_t GroupCreator::propose(GroupProposal proposal) {
   const std::uint64_t id = next_id_++;
-  proposed_[id] = {.proposal = proposal, .since = now};
+  proposed_[id] = proposal;
   const int first = *std::ranges::min_element(proposal.ranks);
   if (first == rank_) {
     come(rank_, {.id = id, .proposal = std::move(proposal)});
@@ -115,8 +115,7 @@ void GroupCreator::receive(int peer, std::span<const std::byte> bytes) {
       std::vector<GroupPlace> places(reader.list(kPlaceBytes));
       for (GroupPlace& place : places) place = read_place(reader);
       const auto found = proposed_.find(id);
-      const bool fits =
-          found == proposed_.end() || places.size() == found->second.proposal.ranks.size();
+      const bool fits = found == proposed_.end() || places.size() == found->second.ranks.size();
       if (!reader.ok() || !reader.at_end() || !fits) return turn_away();
       return decide(id, std::move(places));
     }
@@ -195,6 +194,8 @@ void GroupCreator::settle(Gathering& gathering,
     --coming_;
     it = comings.empty() ? gathering.came.erase(it) : std::next(it);
   }
+  gathering.since.reset();
+  gathering.warned = false;
 }
 
 void GroupCreator::answer(int peer, std::uint64_t id,
@@ -240,10 +241,8 @@ void GroupCreator::look(const Key& key, Gathering& gathering, TimePoint now,
     gone.joined.merge(more.joined);
     gone.closed.merge(more.closed);
   }
-  const auto own = gathering.came.find(rank_);
-  Proposed* const proposed =
-      own == gathering.came.end() ? nullptr : &proposed_.at(own->second.front().id);
-  const bool is_late = proposed != nullptr && now - proposed->since >= patience_.warn_after;
+  if (!gathering.since) gathering.since = now;
+  const bool is_late = now - *gathering.since >= patience_.warn_after;
   if (gone.joined.empty() && !is_late) return;
   std::vector<int> absent, late;
   for (const int rank : key.second) {
@@ -265,10 +264,11 @@ void GroupCreator::look(const Key& key, Gathering& gathering, TimePoint now,
   if (!is_late) return;
   const std::string text =
       those_have(late) + " not created it; all members must name the same ranks";
-  if (now - proposed->since >= patience_.fail_after) {
+  if (now - *gathering.since >= patience_.fail_after) {
     refuse(gathering, {.code = ErrorCode::kStall, .verb = "create", .what = text}, late);
-  } else if (!std::exchange(proposed->warned, true)) {
-    log::warn(fmt::format("group {}: waiting: {}", proposed->proposal.text(), text));
+  } else if (!std::exchange(gathering.warned, true)) {
+    const GroupProposal& first = gathering.came.begin()->second.front().proposal;
+    log::warn(fmt::format("group {}: waiting: {}", first.text(), text));
   }
 }
 

@@ -46,9 +46,10 @@ struct GroupProposal {
 ///
 /// If a member has an obstacle, or differs in the order of ranks or in settings, all members get an
 /// error once the collecting rank has all proposals. All members also get an error if the missing
-/// members have joined or closed in the parent group. The collecting rank logs a warning about late
-/// members `warn_after` after it has proposed the group. After `fail_after` it refuses the group
-/// with an error that names the late members, which get the error when they propose the group.
+/// members have joined or closed in the parent group. The collecting rank counts time from the
+/// first `tick` with a proposal, whether or not it has proposed the group itself. It logs a warning
+/// about late members after `warn_after`. After `fail_after` it refuses the group with an error
+/// that names the late members, which get the error when they propose the group.
 class GroupCreator {
  public:
   struct Patience {
@@ -76,7 +77,7 @@ class GroupCreator {
 
   /// Proposes a group. Returns the id of its outcome. Before: the ranks are distinct ranks of the
   /// job, and this rank is one of them.
-  std::uint64_t propose(GroupProposal proposal, TimePoint now);
+  std::uint64_t propose(GroupProposal proposal);
 
   /// Takes bytes that `peer` sent. Drops malformed bytes, which may come from outside the job.
   void receive(int peer, std::span<const std::byte> bytes);
@@ -91,11 +92,6 @@ class GroupCreator {
   std::vector<Outcome> take_outcomes() { return std::exchange(outcomes_, {}); }
 
  private:
-  struct Proposed {
-    GroupProposal proposal;
-    TimePoint since = {};
-    bool warned = false;
-  };
   /// One proposal, as the collecting rank receives it.
   struct Coming {
     std::uint64_t id = 0;  // proposal id at the sender
@@ -105,6 +101,8 @@ class GroupCreator {
   using Key = std::pair<std::string, std::vector<int>>;
   /// State at the collecting rank of the groups with one key. Map keys are ranks of the job.
   struct Gathering {
+    std::optional<TimePoint> since;           // when `look` first saw the proposals that wait now
+    bool warned = false;                      // about late members of these proposals
     std::map<int, std::deque<Coming>> came;   // proposals received; at least one member has none
     std::map<int, std::deque<Error>> missed;  // errors for late members, in order
   };
@@ -121,7 +119,7 @@ class GroupCreator {
   const int rank_;
   const Patience patience_;
   std::uint64_t next_id_ = 0;
-  std::map<std::uint64_t, Proposed> proposed_;  // undecided proposals of this rank
+  std::map<std::uint64_t, GroupProposal> proposed_;  // undecided proposals of this rank
   std::map<Key, Gathering> gatherings_;
   std::size_t coming_ = 0;  // number of undecided proposals received here
   ForeignFrames foreign_;

@@ -60,7 +60,7 @@ class AccessIndex {
     return static_cast<std::size_t>(std::bit_width(count));
   }
 
-  /// The outer key is the bit width of the length (not 0), the inner key is the offset in elements.
+  /// Entries by the bit width of their length, which is never 0, then by offset in elements.
   std::map<std::size_t, std::multimap<std::size_t, Entry>> by_length_;
 };
 

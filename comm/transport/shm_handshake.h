@@ -41,12 +41,13 @@ struct NodePeer {
 
 /// Connects the ranks of one node without a server: each rank listens under its own name, connects
 /// to all lower ranks and accepts connections of all higher ranks. Both sides of a connection check
-/// the user id, then exchange secret, rank and limits together with their descriptors. A connection
-/// without the secret is refused, logged and otherwise ignored.
+/// the user id, then exchange the secret, the rank and the limits together with their descriptors.
+/// An accepted connection that does not prove the secret is refused and logged, and listening goes
+/// on.
 ///
 /// Returns the peers by local rank; the entry of this rank is empty.
-/// Errors: KoloError(kAuth) if a peer refuses the secret or does not know it; kConfig if limits
-/// differ; kPeerLost, kTimeout or kIo if a peer does not connect. All errors name the peer.
+/// Errors: KoloError(kAuth) if a lower rank refuses the secret or does not prove it; kConfig if
+/// limits differ; kPeerLost, kTimeout or kIo if a peer does not connect. All errors name the peer.
 std::vector<std::optional<NodePeer>> meet_node_peers(const NodeMembership& me,
                                                      const NodeOffer& offer);
 

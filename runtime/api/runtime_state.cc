@@ -212,7 +212,7 @@ void GroupState::bucket_ready(GradientSetState& group,
   if (bucket.is_last) group.iterations().end_marking();
 }
 
-/// Returns the ranks in the job of a new group's members. Throws UsageError for invalid members.
+/// Returns the job ranks of a new group's members. Throws UsageError for invalid members.
 std::vector<int> GroupState::checked_members(const std::vector<int>& ranks,
                                              const GroupOptions& group_options) const {
   std::vector<int> ranks_of_job;

@@ -143,7 +143,7 @@ kolo_status kolo_join(kolo_group* group, int32_t* last_rank) {
 
 namespace {
 
-/// Runs or starts a send or receive; `begin(on, buffers)` begins it.
+/// Starts a send or receive by `begin(on, buffers)`; without `ticket`, also waits for its end.
 template <typename Begin>
 kolo_status message(kolo_group* group, const kolo_buffer* buffers, size_t num_buffers,
                     kolo_ticket** ticket, const Begin& begin) noexcept {

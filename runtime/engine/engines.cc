@@ -230,7 +230,7 @@ void Engines::propose(const std::shared_ptr<GroupCreation>& creation) {
   }
   if (!proposal.obstacle) proposed.place->inbox = demux_.open(*proposed.inbox);
   proposal.place = proposed.place.value_or(GroupPlace{});
-  const std::uint64_t id = creator_.propose(std::move(proposal), shared_.clocks.time_outs.now());
+  const std::uint64_t id = creator_.propose(std::move(proposal));
   proposed_[id] = std::move(proposed);
 }
 

@@ -35,11 +35,11 @@ struct CompressedBucket {
   BucketId next() const { return codec->is_dense() ? dense : sparse; }
 };
 
-/// The compressed buckets of a gradient set. They have a separate range of numbers, so that the
-/// dense buckets can be planned again without changing a residual.
+/// The compressed buckets of a gradient set. Their numbers do not overlap those of its dense
+/// (uncompressed) buckets, so that planning dense buckets again leaves residuals alone.
 ///
-/// Threads: the engine's; the user's, under the lock of the iterations or between iterations, for
-///          `end_step` and the functions after it.
+/// Threads: the engine's thread. A user's thread calls `end_step` and the functions after it, while
+///          it holds the lock of the iterations or while no iteration runs.
 class CompressedSet {
  public:
   /// The number of the first bucket; dense buckets have lower numbers.

@@ -63,7 +63,7 @@ class GradientSetState final : public BucketOwner {
   std::string describe() const;
   /// The gradients with the compression and wire dtypes now in force; changed by `settle`.
   const std::vector<GradientSpec>& travelling() const { return travelling_; }
-  /// Allocates memory for a gradient without memory of the caller that cannot be in its bucket.
+  /// Allocates memory for a gradient that has no memory of the caller and no place in its bucket.
   void* allocate(std::size_t bytes);
   void* allocate_on_device(std::size_t bytes);
   /// Creates the ready event of every gradient in device memory. `device` must outlive the set.
@@ -114,7 +114,7 @@ class GradientSetState final : public BucketOwner {
   std::string_view stand_in(std::uint64_t uses) override;
   /// Returns whether this rank, having joined, must begin or end an iteration without data.
   bool stands_in() const { return stand_in_ != StandIn::kNone; }
-  /// Begins or ends such an iteration if possible. Returns the buckets that are ready.
+  /// Begins or ends an iteration without data if possible. Returns the buckets that are ready.
   std::vector<std::size_t> move_stand_in();
   /// Returns all buckets, because an iteration of the set needs each of them.
   std::vector<BucketId> buckets_rejected_with(BucketId id) const override;

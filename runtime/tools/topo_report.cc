@@ -31,7 +31,8 @@ json to_json(const LinkCosts& costs) {
   return values;
 }
 
-/// Predicts the times of the all-reduces that "auto" considers in host memory, and its choices.
+/// Predicts the time of each all-reduce algorithm that "auto" considers for host memory, and what
+/// "auto" chooses.
 json predictions(const ProcessGrid& grid, const LinkCosts& costs) {
   const CollectiveSpec spec = CollectiveSpec::all_reduce(grid.world_size());
   const CompileOptions options{.link_costs = costs};

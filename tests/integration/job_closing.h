@@ -72,8 +72,8 @@ inline void fork_a_child(Runtime& job) {
   sum_once(job, 0);
 }
 
-/// Releases and closes groups with sums in flight, and checks that these complete. Values identify
-/// rank, round and index.
+/// Releases and closes groups with sums in flight, and checks that the sums complete. Each summed
+/// value identifies its rank, round and index.
 inline void drop_groups(Runtime& job, std::size_t count) {
   constexpr int kRounds = 12;
   const std::vector<int> all = ranks_of(job);

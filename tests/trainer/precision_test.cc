@@ -71,6 +71,17 @@ TEST(LossScalerTest, AFixedScaleStaysAndSkips) {
   }
 }
 
+TEST(LossScalerTest, AFixedScaleThatAlwaysOverflowsSkipsNoMore) {
+  LossScaler scaler({.mode = Mode::kFixed, .scale = 1000.0f});
+  for (int step = 0; step < LossScaler::kMostOverflows; ++step) {
+    EXPECT_TRUE(scaler.can_skip()) << step;
+    scaler.update(true);
+  }
+  EXPECT_FALSE(scaler.can_skip());
+  scaler.update(false);
+  EXPECT_TRUE(scaler.can_skip());
+}
+
 TEST(LossScalerTest, ADynamicScaleStartsHighAndHalvesOnOverflow) {
   LossScaler scaler({.mode = Mode::kDynamic});
   EXPECT_EQ(scaler.scale(), 65536.0f);

@@ -47,6 +47,18 @@ int index_of(const kolo::Device& device) {
 /// The only supported number of tokens, because kernels read tokens and targets as bytes.
 constexpr std::size_t kMostTokens = 256;
 
+/// Errors: KoloError(kConfig) for more classes than a byte can number.
+ImageModelOptions image_options(const ModelSetting& setting) {
+  const ImageModelOptions options = image_model_options(setting);
+  if (options.classes > kMostTokens) {
+    throw_config_error(
+        fmt::format("--device cuda: image models take at most {} classes there, and this data has "
+                    "{}; choose --device cpu",
+                    kMostTokens, options.classes));
+  }
+  return options;
+}
+
 using Maker = std::unique_ptr<CudaModel> (*)(kolo::Device&, const ModelSetting&,
                                              const CudaModelOptions&);
 
@@ -59,11 +71,11 @@ struct Entry {
 constexpr Entry kModels[] = {
     {"mlp",
      [](kolo::Device& device, const ModelSetting& setting, const CudaModelOptions& options) {
-       return make_mlp(device, image_model_options(setting), options);
+       return make_mlp(device, image_options(setting), options);
      }},
     {"lenet",
      [](kolo::Device& device, const ModelSetting& setting, const CudaModelOptions& options) {
-       return make_lenet(device, image_model_options(setting), options);
+       return make_lenet(device, image_options(setting), options);
      }},
     {"gpt",
      [](kolo::Device& device, const ModelSetting& setting, const CudaModelOptions& options) {

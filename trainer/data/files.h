@@ -73,7 +73,7 @@ std::string read_text(const std::filesystem::path& file);
 
 /// The bytes of a text: one mapped file, or the text files below a directory, concatenated.
 ///
-/// In a directory, text files are *.md *.txt *.h *.cc *.py *.sh, in the order of their paths.
+/// Of a directory it takes *.md, *.txt, *.h, *.cc, *.py and *.sh, ordered by path.
 /// Hidden files and directories, and build trees (with a CMakeCache.txt), are skipped.
 class Corpus {
  public:

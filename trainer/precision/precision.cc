@@ -24,11 +24,12 @@ LossScaler::LossScaler(const Options& options) : options_(options) {
 }
 
 bool LossScaler::can_skip() const {
-  return options_.mode == Mode::kFixed ||
-         (options_.mode == Mode::kDynamic && state_.scale > kLeast);
+  if (options_.mode == Mode::kFixed) return overflows_in_a_row_ < kMostOverflows;
+  return options_.mode == Mode::kDynamic && state_.scale > kLeast;
 }
 
 void LossScaler::update(bool has_overflowed) {
+  overflows_in_a_row_ = has_overflowed ? overflows_in_a_row_ + 1 : 0;
   if (options_.mode != Mode::kDynamic) return;
   if (has_overflowed) {
     state_ = {.scale = std::max(kLeast, 0.5f * state_.scale), .clean_steps = 0};

@@ -40,13 +40,16 @@ class LossScaler {
   /// Bounds of a dynamic scale.
   static constexpr float kLeast = 1.0f;
   static constexpr float kMost = 16777216.0f;  // 2^24
+  /// Steps in a row that may overflow at a fixed scale, which skipping them does not lower.
+  static constexpr int kMostOverflows = 100;
 
   /// Errors: UsageError for a scale that is not finite and positive.
   explicit LossScaler(const Options& options);
 
   float scale() const { return state_.scale; }
-  /// Whether a step that overflows at this scale may be skipped: always with a fixed scale, above
-  /// the lower bound with a dynamic scale, and never without a scale.
+  /// Whether a step that overflows at this scale may be skipped: with a fixed scale after fewer
+  /// than `kMostOverflows` overflows in a row, with a dynamic scale above the lower bound, and
+  /// never without a scale.
   bool can_skip() const;
 
   /// Adapts the scale. Call after each step.
@@ -58,6 +61,7 @@ class LossScaler {
  private:
   Options options_;
   State state_;
+  int overflows_in_a_row_ = 0;
 };
 
 /// Parses the dtype of the operands of a model's products: float32, bfloat16 or float16; see Note

@@ -53,7 +53,8 @@ void check_wire(const Runtime& runtime, DType wire) {
   }
 }
 
-/// Returns the size of buckets. Errors: KoloError(kConfig) naming an option that excludes shards.
+/// Returns the bucket size in bytes. Errors: KoloError(kConfig) naming an option that cannot be
+/// combined with shards.
 std::size_t bucket_bytes_of(const Runtime& runtime) {
   const Options& options = runtime.options();
   if (options.compression != "none" && !options.compression.empty()) {

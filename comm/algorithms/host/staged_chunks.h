@@ -84,9 +84,10 @@ class StagedChunks {
     slot_count_ = std::max(slot_count_, piece.count);
     most_used_ = std::max(most_used_, ++used_[static_cast<std::size_t>(holder)]);
   }
-  /// Gives every holder `slots` slots of `count` elements in `turns` copies
-  /// (Schedule::staging_turns), and assigns them to its chunks in rotation. With two turns, an
-  /// iteration may use each slot only once.
+  /// Gives each rank that holds staged chunks `slots` slots of `count` elements, and assigns them
+  /// to its chunks in rotation. Iterations take the `turns` copies of the slots alternately
+  /// (Schedule::staging_turns). Before: with two copies, no two chunks of an iteration share a
+  /// slot.
   void give_slots(std::size_t slots, std::size_t count, std::uint32_t turns);
 
   const BucketLayout& layout() const { return layout_; }

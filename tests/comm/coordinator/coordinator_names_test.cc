@@ -43,7 +43,7 @@ class CoordinatorNames : public ::testing::TestWithParam<std::vector<int>> {
     return goes;
   }
 
-  /// Takes each rank's decisions, whose last one must have this kind. Returns rank 0's decisions.
+  /// Takes each rank's decisions and checks that the last is of this kind. Returns rank 0's.
   std::vector<Frame> take_decisions(FrameKind kind) {
     std::vector<Frame> first;
     for (int rank = job_.size() - 1; rank >= 0; --rank) {

@@ -23,7 +23,7 @@ class GroupJob {
   /// Returns the ranks that this process runs.
   virtual std::vector<int> ranks() const = 0;
   virtual Device& device(int rank) = 0;
-  /// Returns the group of `rank`. A test may move it away or destroy it.
+  /// Returns the group of `rank`. A test may move from it or reset it.
   virtual std::unique_ptr<DeviceCommunicator>& group(int rank) = 0;
 
   /// Calls `start` once for each rank, then runs streams until `done` returns true for all ranks,

@@ -29,7 +29,7 @@ class Creators {
   }
 
   std::uint64_t propose(int rank, GroupProposal proposal) {
-    return creators_[index(rank)].propose(std::move(proposal), now_);
+    return creators_[index(rank)].propose(std::move(proposal));
   }
   void advance(Duration by) {
     now_ += by;
@@ -221,6 +221,7 @@ TEST(GroupCreator, NamesThoseThatDoNotComeAndCanBeAskedAgain) {
   const auto first = creators.propose(0, proposal_of(0, ranks));
   const auto second = creators.propose(2, proposal_of(2, ranks));
   creators.deliver(generator);
+  creators.advance(seconds(0));
   creators.advance(seconds(8));
   creators.deliver(generator);
   EXPECT_FALSE(creators.is_decided(0, first));
@@ -231,6 +232,25 @@ TEST(GroupCreator, NamesThoseThatDoNotComeAndCanBeAskedAgain) {
   EXPECT_EQ(creators.error(0, first).to_string(), creators.error(2, second).to_string());
 }
 
+TEST(GroupCreator, NamesTheCollectingRankThatDoesNotCome) {
+  std::mt19937_64 generator(6);
+  Creators creators(3, {.warn_after = seconds(1), .fail_after = seconds(9)});
+  const auto waiting = creators.propose(2, proposal_of(2, {1, 2}));
+  creators.deliver(generator);
+  creators.advance(seconds(0));
+  creators.advance(seconds(8));
+  creators.deliver(generator);
+  EXPECT_FALSE(creators.is_decided(2, waiting));
+  creators.advance(seconds(1));
+  creators.deliver(generator);
+  EXPECT_EQ(creators.error(2, waiting).code, ErrorCode::kStall);
+  EXPECT_THAT(creators.error(2, waiting).to_string(), HasSubstr("rank 1 of the job has not"));
+  const auto late = creators.propose(1, proposal_of(1, {1, 2}));
+  creators.deliver(generator);
+  EXPECT_EQ(creators.error(1, late).to_string(), creators.error(2, waiting).to_string());
+  EXPECT_FALSE(creators.is_waiting());
+}
+
 TEST(GroupCreator, GivesTheErrorToThoseThatComeLateAndThenForgetsIt) {
   std::mt19937_64 generator(8);
   Creators creators(3, {.warn_after = seconds(1), .fail_after = seconds(9)});
@@ -238,6 +258,7 @@ TEST(GroupCreator, GivesTheErrorToThoseThatComeLateAndThenForgetsIt) {
   std::map<int, std::uint64_t> ids;
   for (const int rank : {0, 2}) ids[rank] = creators.propose(rank, proposal_of(rank, ranks));
   creators.deliver(generator);
+  creators.advance(seconds(0));
   creators.advance(seconds(9));
   creators.deliver(generator);
   ids[1] = creators.propose(1, proposal_of(1, ranks));

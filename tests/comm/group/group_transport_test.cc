@@ -16,8 +16,8 @@ namespace {
 constexpr TransportLimits kLimits{
     .arena_bytes = 8192, .flags_per_peer = 16, .counters = 8, .buckets = 4};
 
-/// A job of three ranks, two of them on one node. Groups of its ranks 2 and 0 have different
-/// offsets on each rank.
+/// A job of three ranks, two of them on one node. In a group of ranks 2 and 0, each member
+/// places the group at another offset of its arena.
 class GroupTransportTest : public testing::Test {
  protected:
   GroupTransportTest() {
