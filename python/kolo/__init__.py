@@ -14,6 +14,7 @@ The reference is in the docstrings: `help(kolo.Runtime)`, `help(kolo.Group)`, `h
 
 from __future__ import annotations
 
+from . import kv
 from ._buffers import Memory
 from ._errors import (
     AuthenticationError, CancelledError, ConfigError, DataError, DeadlineError, InternalError, IoError, KoloError,
@@ -39,7 +40,7 @@ __all__ = [
     "ANY_RANK", "AuthenticationError", "CancelledError", "ConfigError", "DataError", "DeadlineError", "Gradient",
     "GradientFlags", "GradientSet", "Group", "InternalError", "IoError", "KoloError", "Memory", "MismatchError",
     "PeerLostError", "Received", "ResourceError", "Rows", "Runtime", "ShutdownError", "StallError", "Status",
-    "Store", "Ticket", "UsageError", "library_version", "open",
+    "Store", "Ticket", "UsageError", "kv", "library_version", "open",
 ]  # fmt: skip
 
 for _name in __all__:  # Errors and help() show the public module name.

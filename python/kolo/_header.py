@@ -16,7 +16,7 @@ _ENUM = re.compile(r"enum \{([^}]*)\}")
 _STRUCT = re.compile(r"typedef struct \w+ \{(.*?)\} (\w+);", re.S)
 _CALLBACK = re.compile(r"(\w+) \(\*(\w+)\)\((.*)\)")
 
-_headers = (INCLUDE / "kolo" / name for name in ("kolo_c.h", "kolo_c_gradients.h"))
+_headers = (INCLUDE / "kolo" / name for name in ("kolo_c.h", "kolo_c_gradients.h", "kolo_c_store.h"))
 TEXT = _COMMENT.sub("", "\n".join(header.read_text(encoding="utf-8") for header in _headers))
 """The text of all headers, without comments."""
 

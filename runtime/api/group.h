@@ -264,6 +264,8 @@ class Group {
   void close();
 
  protected:
+  friend class ParameterStore;
+
   explicit Group(std::shared_ptr<GroupState> state);
 
   std::shared_ptr<GroupState> state_;

@@ -70,6 +70,7 @@ GroupState::~GroupState() {
 }
 
 void GroupState::enter() const { runtime_.enter(); }
+void GroupState::exempt_thread() const { runtime_.exempt_thread(); }
 bool GroupState::is_of_this_process() const { return runtime_.is_of_this_process(); }
 void GroupState::check_free() const {
   runtime_.check_process();

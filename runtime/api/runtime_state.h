@@ -38,6 +38,8 @@ class GroupState {
 
   /// Counts the calling thread as a user of the job until it ends or leaves.
   void enter() const;
+  /// Never counts the calling thread, which belongs to the library.
+  void exempt_thread() const;
   /// Returns false in a forked process.
   bool is_of_this_process() const;
   /// Throws UsageError while this rank is in `join`, and in a forked process.
@@ -146,6 +148,8 @@ class RuntimeState {
   bool is_of_this_process() const { return threads_.is_of_this_process(); }
   /// See `Runtime::leave_thread`.
   void leave_thread() const { threads_.leave(); }
+  /// As `GroupState::exempt_thread`.
+  void exempt_thread() const { threads_.exempt(); }
   const UserThreads& threads() const { return threads_; }
 
   const std::shared_ptr<GroupState>& world() const { return world_; }

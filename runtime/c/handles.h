@@ -10,6 +10,7 @@
 
 #include "comm/base/mutex.h"
 #include "runtime/api/kolo.h"
+#include "runtime/store/parameter_store.h"
 
 // The opaque types of kolo_c.h.
 
@@ -44,6 +45,10 @@ struct kolo_gradients {
   std::string plan;              // the last text returned
   std::string statistics;        // the last text returned
   std::vector<std::byte> state;  // the last state returned
+};
+
+struct kolo_parameters {
+  kolo::ParameterStore store;
 };
 
 struct kolo_row_sums {

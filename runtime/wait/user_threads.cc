@@ -78,4 +78,9 @@ void UserThreads::leave() const {
   if (last_used_ == count_.get()) last_used_ = nullptr;
 }
 
+void UserThreads::exempt() const {
+  leave();
+  last_used_ = count_.get();
+}
+
 }  // namespace kolo

@@ -13,8 +13,8 @@ namespace kolo {
 /// Threads: any.
 class UserThreads {
  public:
-  /// Counts the calling thread until it ends. Cost: one comparison if this runtime is the last one
-  /// that the thread used.
+  /// Counts the calling thread, unless it is exempt, until it ends. Cost: one comparison if this
+  /// runtime is the last one that the thread used.
   void enter() const {
     if (last_used_ != count_.get()) enter_another();
   }
@@ -30,6 +30,10 @@ class UserThreads {
 
   /// Stops counting the calling thread until it enters again.
   void leave() const;
+
+  /// Never counts the calling thread: it submits nothing that other ranks wait for. The thread must
+  /// use no other runtime.
+  void exempt() const;
 
   /// Returns the counter for the coordinator, which lives as long as this object.
   const std::atomic<int>* count() const { return count_.get(); }

@@ -41,7 +41,8 @@ set(public_headers
   runtime/options/options.h
   runtime/options/plan_summary.h
   runtime/calls/row_sums/row_sums.h
-  runtime/api/ticket.h)
+  runtime/api/ticket.h
+  runtime/store/parameter_store.h)
 foreach(header IN LISTS public_headers)
   cmake_path(GET header PARENT_PATH folder)
   kolo_install_header(${header} ${CMAKE_INSTALL_INCLUDEDIR}/kolo/${folder})
@@ -70,7 +71,7 @@ if(KOLO_WITH_TRAINER)
   install(EXPORT koloTrainerTargets NAMESPACE kolo:: DESTINATION ${package_folder} COMPONENT library)
 endif()
 
-foreach(name IN ITEMS kolo kolo_c kolo_c_gradients torch)
+foreach(name IN ITEMS kolo kolo_c kolo_c_gradients kolo_c_store torch)
   kolo_install_header(runtime/include/kolo/${name}.h ${CMAKE_INSTALL_INCLUDEDIR}/kolo)
 endforeach()
 

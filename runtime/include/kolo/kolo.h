@@ -7,4 +7,5 @@
 #error "kolo.h needs C++17: compile with -std=c++17 or later. kolo_c.h serves C and any C++."
 #else
 #include "runtime/api/kolo.h"
+#include "runtime/store/parameter_store.h"
 #endif

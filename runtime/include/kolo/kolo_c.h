@@ -3,7 +3,8 @@
 
 /*
  * Kolo's C interface: the one binary interface that stays compatible, in libkolo.so.2. This header
- * declares the job, groups, collectives and messages, and includes the one for gradients.
+ * declares the job, groups, collectives and messages, and includes those for gradients and for
+ * parameter stores.
  *
  *     kolo_runtime* runtime = NULL;
  *     if (kolo_open(NULL, &runtime) != KOLO_OK) return fail();  // mpirun, torchrun, srun or alone
@@ -27,12 +28,12 @@
  * Handles:   release each handle once. Functions return KOLO_USAGE for a null handle, or NULL, 0 or
  *            -1 if they return no status. A release first ends the operations of the handle;
  *            afterwards Kolo does not use the buffers of these operations. Release groups, gradient
- *            sets and row sums before their runtime, and tickets at any time.
+ *            sets, row sums and parameter stores before their runtime, and tickets at any time.
  *
  * Text:      UTF-8, ends with a null byte. A returned `const char*` belongs to the handle that was
  *            the argument, until the next call of the same function with that handle.
  *
- * Callbacks: only those of a `kolo_store`, in the thread that calls `kolo_open`.
+ * Callbacks: those of a `kolo_store`, in the thread that calls `kolo_open`, and a `kolo_updater`.
  */
 
 #include <stddef.h>
@@ -402,5 +403,6 @@ void kolo_ticket_release(kolo_ticket* ticket);
 #endif
 
 #include <kolo/kolo_c_gradients.h>
+#include <kolo/kolo_c_store.h>
 
 #endif
