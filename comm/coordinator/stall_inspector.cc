@@ -310,8 +310,7 @@ bool StallInspector::is_crossed(const ProposalKey& key) const {
   });
 }
 
-/// Whether a table is due: for a new stall, and when the longest wait of the last table has
-/// doubled.
+/// Whether a table is due: for a new stall, and when the last table's longest wait has doubled.
 bool StallInspector::is_table_due(TimePoint now) const {
   if (limits_.warn_after == Duration::max()) return false;
   return std::ranges::any_of(stalls_, [&](const auto& entry) {

@@ -27,8 +27,7 @@ struct ShmTransport::Peer {
         socket(std::move(connection)),
         segment(arena.data(), layout, limits.flags_per_peer) {}
 
-  /// Opens the rings between this rank and the peer. This rank writes to rings in the peer's memory
-  /// and reads rings in its own memory.
+  /// Opens the rings of the peer: this rank writes to the peer's memory and reads its own memory.
   void open_streams(const ShmSegment& own, std::size_t own_index, std::size_t peer_index) {
     data_out.emplace(segment.data_ring(own_index));
     control_out.emplace(segment.control_ring(own_index));
@@ -296,8 +295,7 @@ void ShmTransport::shutdown(bool orderly) {
   }
 }
 
-/// Reports a message without a receive. All messages sent before the agreed end have at least begun
-/// to enter the rings.
+/// Reports a message without a receive. All messages sent before the agreed end have entered rings.
 void ShmTransport::tell_strays() {
   for (const auto& peer : peers_) read_data(*peer);
   const UnexpectedMessage* stray = matcher_.find_stray(abandoned_);

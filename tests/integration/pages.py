@@ -1,5 +1,6 @@
 """The project's pages of documentation, and the commands in them."""
 
+import itertools
 import pathlib
 import re
 import shlex
@@ -8,12 +9,18 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def all_pages():
+def files(pattern):
+    """Returns the project's files whose names match `pattern`."""
     if not (ROOT / ".git").exists():  # in an archive, every file outside of build folders counts
-        return [page for page in ROOT.rglob("*.md") if "build" not in page.relative_to(ROOT).parts]
-    git = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+        found = ROOT.rglob(pattern)
+        return [file for file in found if file.is_file() and "build" not in file.relative_to(ROOT).parts]
+    git = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "--cached", "--others", "--exclude-standard", pattern]
     names = subprocess.check_output(git, cwd=ROOT, text=True).splitlines()
     return [ROOT / name for name in names if (ROOT / name).exists()]
+
+
+def all_pages():
+    return files("*.md")
 
 
 def current_pages():
@@ -58,3 +65,20 @@ def flags(arguments):
     """Returns the names of the options among these arguments, up to the next command."""
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return [argument.partition("=")[0] for argument in own if argument.startswith("--")]
+
+
+def unfolded(name):
+    """Returns the names for which a name with braces stands: `a{,_b}` is `a` and `a_b`."""
+    parts = re.split(r"\{([^}]*)\}", name)
+    choices = [part.split(",") if place % 2 else [part] for place, part in enumerate(parts)]
+    return ["".join(choice) for choice in itertools.product(*choices)]
+
+
+def index_of_files(page):
+    """Returns the files that a page lists by folder, without extensions. What is in brackets is no file."""
+    rooms = {}
+    for line in re.findall(r"^- (\[`.*(?:\n  .*)*)", page.read_text(encoding="utf-8"), re.M):
+        room, names = re.fullmatch(r"\[`([\w/]+)`\]\([^)]*\): (.*)", line, re.S).groups()
+        spans = re.findall(r"`([^`]+)`", re.sub(r"\([^)]*\)", "", names))
+        rooms[room] = [name for span in spans for name in unfolded(span)]
+    return rooms
