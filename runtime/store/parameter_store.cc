@@ -70,9 +70,10 @@ struct ParameterStore::Key {
   std::uint64_t id = 0;
   ConstBuffer like;  // its dtype and number of elements
   std::size_t row_width = 1;
-  std::vector<std::size_t> counts = {};  // elements by rank
-  std::uint64_t pushed = 0;              // pushes of this rank
-  std::uint64_t slowest = 0;             // of the slowest worker, as far as known
+  std::vector<std::size_t> counts = {};      // elements by rank
+  std::size_t own_begin = 0, own_count = 0;  // this rank's elements
+  std::uint64_t pushed = 0;                  // pushes of this rank
+  std::uint64_t slowest = 0;                 // of the slowest worker, as far as known
 
   /// Calls `visit(rank, offset, count)` for each rank that has elements.
   template <typename Visit>
@@ -115,7 +116,7 @@ ParameterStore::ParameterStore(Group& group, StoreOptions options)
         fmt::format("{} [{}] {} {}", options_.type, fmt::join(options_.servers, ","),
                     options_.staleness.value_or(kMost), options_.split_bytes));
   server_ = std::make_unique<StoreServer>(group_, group_.state_, is_async_ || group_.size() > 1);
-  outbox_ = std::make_unique<Outbox>(group_, options_.in_flight_bytes);
+  outbox_ = std::make_unique<Outbox>(group_);
 }
 
 ParameterStore::~ParameterStore() {
@@ -166,13 +167,14 @@ void ParameterStore::init(std::string_view key, const ConstBuffer& value, std::s
   added->counts =
       shard_counts(value.count / row_width, row_width, value.bytes() > options_.split_bytes,
                    added->id, servers, num_workers());
-  const auto mine = static_cast<std::size_t>(rank());
+  added->own_count = added->counts[static_cast<std::size_t>(rank())];
+  added->own_begin =
+      std::accumulate(added->counts.begin(), added->counts.begin() + rank(), added->own_begin);
   StoreShard shard{.key = added->name,
-                   .offset = std::accumulate(added->counts.begin(), added->counts.begin() + rank(),
-                                             std::size_t{0}),
+                   .offset = added->own_begin,
                    .row_width = row_width,
-                   .memory = allocate_aligned(added->counts[mine] * size_of(value.dtype))};
-  shard.value = {shard.memory.get(), added->counts[mine], value.dtype};
+                   .memory = allocate_aligned(added->own_count * size_of(value.dtype))};
+  shard.value = {shard.memory.get(), added->own_count, value.dtype};
   const ConstBuffer given = rank() == 0 ? value : ConstBuffer(nullptr, 0, value.dtype);
   group_.scatter(fmt::format("init {}", key), {given, shard.value, added->counts}, 0).wait();
   server_->add(added->id, std::move(shard));
@@ -205,9 +207,8 @@ void ParameterStore::push(std::string_view name, const OneOrMore<ConstBuffer>& v
 
 /// Sums over all ranks; each one applies its part of the sum.
 void ParameterStore::push_to_all(Key& key, const ConstBuffer& sum) {
-  const std::size_t mine = key.counts[static_cast<std::size_t>(rank())];
-  const AlignedMemory memory = allocate_aligned(mine * size_of(key.like.dtype));
-  const BufferView part(memory.get(), mine, key.like.dtype);
+  const AlignedMemory memory = allocate_aligned(key.own_count * size_of(key.like.dtype));
+  const BufferView part(memory.get(), key.own_count, key.like.dtype);
   group_.reduce_scatter("push " + key.name, {sum, part, key.counts}).wait();
   try {
     server_->apply_round(key.id, part);
@@ -223,6 +224,7 @@ void ParameterStore::push_to_all(Key& key, const ConstBuffer& sum) {
 
 void ParameterStore::send_push(Key& key, const ConstBuffer& sum) {
   await_slowest(key);
+  outbox_->make_room(sum.bytes(), options_.in_flight_bytes);
   StoreRequest request{.kind = Kind::kPush, .key = key.id, .number = ++key.pushed};
   request.tag = next_tag_++;
   key.for_each_shard([&](int server, std::size_t offset, std::size_t count) {
@@ -270,10 +272,8 @@ StoreVersion ParameterStore::push_pull(std::string_view name, const OneOrMore<Co
   key.check_fits(out, "push_pull");
   push(name, values);
   if (is_async_) return pull(key, out);
-  const std::size_t mine = key.counts[static_cast<std::size_t>(rank())];
-  const std::size_t offset =
-      std::accumulate(key.counts.begin(), key.counts.begin() + rank(), std::size_t{0});
-  if (mine > 0) server_->copy(key.id, {}, key.part(out, offset, mine).data);
+  const BufferView own = key.part(out, key.own_begin, key.own_count);
+  if (own.count > 0) server_->copy(key.id, {}, own.data);
   group_.all_gather("pull " + key.name, {out, key.counts}).wait();
   return {key.pushed, key.pushed};
 }
@@ -331,9 +331,7 @@ StoreVersion ParameterStore::ask(std::string_view subject, StoreRequest request,
     tickets.push_back(group_.recv(bytes_of(answers[i]), server, answer_tag(request.tag)));
     if (out.count > 0) tickets.push_back(group_.recv(out, server, answer_tag(request.tag)));
     outbox_->send(bytes_of(request), server, kRequestTag);
-    if (!rows.empty()) {
-      outbox_->send(ConstBuffer(rows), server, payload_tag(request.tag));
-    }
+    if (!rows.empty()) outbox_->send(rows, server, payload_tag(request.tag));
   }
   try {
     for (Ticket& ticket : tickets) ticket.wait();
@@ -352,12 +350,13 @@ StoreVersion ParameterStore::ask(std::string_view subject, StoreRequest request,
 
 void ParameterStore::set_optimizer(const StoreOptimizer& optimizer) {
   check_open("set_optimizer");
-  server_->set_updater(make_updater(optimizer));
-  takes_float32_only_ = true;
+  StoreUpdater updater = make_updater(optimizer);
   const auto& [name, lr, momentum, decay, beta1, beta2, epsilon, rescale] = optimizer;
   agree(group_, "set_optimizer",
         fmt::format("{} {} {} {} {} {} {} {}", name, lr, momentum, decay, beta1, beta2, epsilon,
                     rescale));
+  set_updater(std::move(updater));
+  takes_float32_only_ = true;
 }
 
 void ParameterStore::set_updater(StoreUpdater updater) {
@@ -365,7 +364,7 @@ void ParameterStore::set_updater(StoreUpdater updater) {
   check(static_cast<bool>(updater), "set_updater: the updater is empty");
   server_->set_updater(std::move(updater));
   takes_float32_only_ = false;
-  group_.barrier().wait();
+  group_.barrier().wait();  // No rank pushes to a server that lacks it.
 }
 
 void ParameterStore::barrier() {
@@ -389,7 +388,7 @@ void ParameterStore::close() {
     closing_ = group_.barrier();
   }
   closing_->wait();
-  outbox_->flush();
+  outbox_->make_room(0, 0);
   server_->join();
   server_.reset();
 }

@@ -69,20 +69,25 @@ inline std::vector<std::size_t> shard_counts(std::size_t rows, std::size_t row_w
 class Outbox {
  public:
   /// `group` outlives it.
-  Outbox(Group& group, std::size_t most_bytes) : group_(group), most_bytes_(most_bytes) {}
+  explicit Outbox(Group& group) : group_(group) {}
 
-  /// Waits only while more than `most_bytes` would be on their way.
+  /// Waits until `bytes` and those on their way are at most `most`, or these are all. Header and
+  /// payload get room together: a server that has a header waits for its payload.
+  void make_room(std::size_t bytes, std::size_t most) {
+    drop_done();
+    for (const Sent& each : sent_) bytes += each.bytes;
+    for (; !sent_.empty() && bytes > most; sent_.pop_front()) {
+      sent_.front().ticket.wait();
+      bytes -= sent_.front().bytes;
+    }
+  }
+  /// Does not wait.
   void send(const ConstBuffer& data, int peer, std::uint64_t tag) {
-    std::erase_if(sent_, [](const Sent& each) { return each.ticket.done(); });
-    while (!sent_.empty() && bytes() + data.bytes() > most_bytes_) wait_for_first();
+    drop_done();
     AlignedMemory copy = allocate_aligned(data.bytes());
     if (data.count > 0) std::memcpy(copy.get(), data.data, data.bytes());
     const BufferView view(copy.get(), data.count, data.dtype);
     sent_.push_back({std::move(copy), data.bytes(), group_.send(view, peer, tag)});
-  }
-  /// Waits until everything has left.
-  void flush() {
-    while (!sent_.empty()) wait_for_first();
   }
 
  private:
@@ -92,18 +97,11 @@ class Outbox {
     Ticket ticket;
   };
 
-  std::size_t bytes() const {
-    std::size_t sum = 0;
-    for (const Sent& each : sent_) sum += each.bytes;
-    return sum;
-  }
-  void wait_for_first() {
-    sent_.front().ticket.wait();
-    sent_.pop_front();
+  void drop_done() {
+    std::erase_if(sent_, [](const Sent& each) { return each.ticket.done(); });
   }
 
   Group& group_;
-  const std::size_t most_bytes_;
   std::deque<Sent> sent_;
 };
 

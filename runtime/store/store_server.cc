@@ -47,9 +47,7 @@ void sleep_until_done(Ticket& ticket) {
 }  // namespace
 
 StoreServer::StoreServer(Group& group, std::shared_ptr<GroupState> state, bool has_thread)
-    : group_(group),
-      state_(std::move(state)),
-      answers_(group, std::numeric_limits<std::size_t>::max()) {
+    : group_(group), state_(std::move(state)), answers_(group) {
   if (has_thread) thread_ = std::thread([this] { serve(); });
 }
 
@@ -115,7 +113,9 @@ void StoreServer::serve() noexcept {
     }
     return;
   } catch (const KoloError& e) {
-    if (e.error().code == ErrorCode::kCancelled || e.error().code == ErrorCode::kShutdown) return;
+    const ErrorCode code = e.error().code;
+    const bool has_ended = code == ErrorCode::kShutdown || code == ErrorCode::kPeerLost;
+    if (has_ended || code == ErrorCode::kCancelled) return;
     state_->abort(fmt::format("its parameter store: {}", e.what()));
   } catch (const std::exception& e) {
     state_->abort(fmt::format("its parameter store: {}", e.what()));

@@ -77,7 +77,7 @@ class StoreServer {
   std::map<std::uint64_t, StoreShard> shards_ KOLO_GUARDED_BY(mutex_);
   StoreUpdater updater_ KOLO_GUARDED_BY(mutex_);
   std::vector<Waiting> waiting_ KOLO_GUARDED_BY(mutex_);
-  Outbox answers_ KOLO_GUARDED_BY(mutex_);  // never waits, so that no worker delays another one
+  Outbox answers_ KOLO_GUARDED_BY(mutex_);  // no worker delays another one
   std::optional<Ticket> listening_ KOLO_GUARDED_BY(mutex_);
   bool is_stopping_ KOLO_GUARDED_BY(mutex_) = false;
   std::thread thread_;
