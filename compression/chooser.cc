@@ -131,6 +131,7 @@ PathPrediction fastest_path(const CompressionMethod& method, const CompressedBuc
   PathPrediction best{.us = kNever};
   for (const ExchangeRoute route :
        {ExchangeRoute::kAllGather, ExchangeRoute::kPairwise, ExchangeRoute::kLogStep}) {
+    if (method.codes_sums && route == ExchangeRoute::kAllGather) continue;
     const ReducePath path{.method = &method, .route = route};
     const double us = predict_us(path, bucket, costs);
     if (us < best.us) best = {.path = path, .us = us};

@@ -30,6 +30,8 @@ struct CompressedBucketShape {
   int ranks = 1;
   double pair_bytes = 6;         ///< Bytes of a pair sent to an owner: a 16-bit value and an index.
   double result_pair_bytes = 8;  ///< Bytes of a pair sent back: a float32 sum and an index.
+  /// Bytes of a sum sent back by a method that codes sums; 0 if the sum is sent as a code.
+  double sum_bytes = 0;
 };
 
 /// Resources that the exchange of a whole bucket needs on any route.
@@ -43,9 +45,14 @@ struct ExchangeNeeds {
 /// A method to send gradients, which a spec can name. To add a method, add a line to
 /// KOLO_COMPRESSION_METHODS and define `methods::NAME` in the file that implements it.
 struct CompressionMethod {
-  std::string_view name;           ///< In specs: "topk".
-  std::string_view title;          ///< In reports: "top-k".
-  bool takes_density = false;      ///< Specs give the share of elements to send.
+  std::string_view name;         ///< In specs: "topk".
+  std::string_view title;        ///< In reports: "top-k".
+  bool takes_density = false;    ///< Specs give the share of elements to send.
+  bool takes_threshold = false;  ///< Specs give the magnitude from which a value is sent.
+  /// Owners code the sums too and keep a residual of them. All routes then use owners.
+  bool codes_sums = false;
+  /// Results are close enough to averages of gradients for an adaptive optimizer.
+  bool is_close = false;
   bool is_open = false;            ///< The chooser replaces it by a method that competes.
   bool competes = false;           ///< `auto` may choose it.
   std::optional<DType> wire = {};  ///< The dtype in messages, if gradients are sent dense.
@@ -64,6 +71,10 @@ struct CompressionMethod {
   ENTRY(fp16)                           \
   ENTRY(bf16)                           \
   ENTRY(topk)                           \
+  ENTRY(int8)                           \
+  ENTRY(fp8)                            \
+  ENTRY(two_bit)                        \
+  ENTRY(sign)                           \
   ENTRY(automatic)
 
 namespace methods {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -138,6 +139,27 @@ void read_density(CompressionSpec& spec, std::string_view text, std::string_view
   }
 }
 
+void read_threshold(CompressionSpec& spec, std::string_view text, std::string_view argument) {
+  spec.threshold = read_number<float>(text, argument);
+  if (!(spec.threshold > 0 && std::isfinite(spec.threshold))) {
+    fail(text, fmt::format("threshold {} is not a number greater than 0", argument));
+  }
+}
+
+/// Throws an error for a setting that has no meaning for the spec's method.
+void check_settings(const CompressionSpec& spec, std::string_view text) {
+  if (!spec.method->codes_sums) return;
+  if (spec.route == ExchangeRoute::kAllGather) {
+    fail(text, "sums are coded by their owners: choose route=owners or route=logstep");
+  }
+  if (spec.ramp > 0) fail(text, "ramp= is for methods with a density; warmup= is for all");
+  if (spec.wire != CompressionSpec().wire && spec.rule != QuotaRule::kLossless) {
+    fail(text, fmt::format("{} would be the dtype of sums, which come back as codes; add "
+                           "rule=lossless",
+                           kolo::to_string(spec.wire)));
+  }
+}
+
 void read_setting(CompressionSpec& spec, std::string_view text, std::string_view argument) {
   const std::size_t equals = argument.find('=');
   const std::string_view name = trimmed(argument.substr(0, equals));
@@ -178,20 +200,26 @@ CompressionSpec CompressionSpec::parse(std::string_view text) {
     if (!method.takes_density || method.is_open) return spec;
     fail(text, fmt::format("{0} needs a density, as in {0}(0.01)", method.name));
   }
-  if (!spec.may_be_coded()) fail(text, fmt::format("{} takes no density", method.name));
+  if (!spec.may_be_coded()) fail(text, fmt::format("{} takes no settings", method.name));
   if (whole.back() != ')') fail(text, "the closing ')' is missing");
   std::string_view left = whole.substr(open + 1, whole.size() - open - 2);
-  for (bool is_density = method.takes_density;; is_density = false) {
+  auto* read = method.takes_density     ? read_density
+               : method.takes_threshold ? read_threshold
+                                        : read_setting;
+  for (;; read = read_setting) {
     const std::size_t comma = left.find(',');
-    (is_density ? read_density : read_setting)(spec, text, trimmed(left.substr(0, comma)));
-    if (comma == std::string_view::npos) return spec;
+    read(spec, text, trimmed(left.substr(0, comma)));
+    if (comma == std::string_view::npos) break;
     left.remove_prefix(comma + 1);
   }
+  check_settings(spec, text);
+  return spec;
 }
 
 std::string CompressionSpec::to_string() const {
   std::vector<std::string> texts;
   if (method->takes_density) texts.push_back(fmt::format("{}", density));
+  if (method->takes_threshold) texts.push_back(fmt::format("{}", threshold));
   for (const Setting& setting : settings()) {
     if (std::string text = setting.print(*this); !text.empty()) texts.push_back(std::move(text));
   }
@@ -205,11 +233,13 @@ std::string compression_help() {
     if (!text.empty()) text += method == compression_methods().back() ? " or " : ", ";
     text += method->name;
     if (method->takes_density && !method->is_open) text += "(DENSITY,SETTING,...)";
+    if (method->takes_threshold) text += "(THRESHOLD,SETTING,...)";
   }
   text +=
       "; or rules by name with * and ?, of which the first match counts, e.g. "
       "'*.bias=none,*=topk(0.01)'. DENSITY: share of elements that is sent, above 0 and up to 1. "
-      "SETTING (the first three: dtype of values): ";
+      "THRESHOLD: magnitude from which a value is sent, 0.5 if left out. SETTING (the first three: "
+      "dtype of values): ";
   std::string_view last;
   for (const Setting& setting : settings()) {
     const bool goes_on = !setting.name.empty() && setting.name == last;

@@ -13,12 +13,13 @@
 
 namespace kolo {
 
-/// The compression that a user requests for one tensor, as text METHOD or
-/// METHOD(DENSITY,SETTING,...); see `compression_help`.
+/// The compression that a user requests for one tensor, as text METHOD or METHOD(SETTING,...). The
+/// density or threshold of a method that has one precedes the settings; see `compression_help`.
 struct CompressionSpec {
   const CompressionMethod* method = &methods::none;
   double density = 0.01;         ///< Share of elements to send, in (0, 1].
-  DType wire = DType::kFloat16;  ///< Dtype of values in messages to owners.
+  float threshold = 0.5f;        ///< Magnitude from which a value is sent, above 0.
+  DType wire = DType::kFloat16;  ///< Dtype of values in messages to owners, or of uncoded sums.
   float momentum = 0;            ///< Factor of momentum correction; 0 means none.
   std::size_t warmup = 0;        ///< Number of dense steps at the start.
   std::size_t ramp = 0;          ///< Number of steps with falling density after the dense steps.
@@ -40,8 +41,8 @@ struct CompressionSpec {
 
   /// True if the method uses a compressed bucket.
   bool has_codec() const { return method->make_codec != nullptr; }
-  /// True if only some of the elements are sent after the dense steps.
-  bool is_sparse() const { return has_codec() && method->takes_density; }
+  /// True if a step sends only a part of the gradients after the dense steps.
+  bool is_sparse() const { return has_codec() && !method->is_close; }
   /// True if the chooser decides which method is used.
   bool is_open() const { return method->is_open; }
   bool leaves_choices() const { return is_open() || (has_codec() && !route); }

@@ -140,18 +140,29 @@ SelectionReport ErrorFeedback::fold(std::size_t tensor, std::span<const float> g
                           step.hint);
 }
 
-bool ErrorFeedback::fold_dense(std::size_t tensor, std::span<const float> gradient, float scale,
-                               std::span<float> sums) {
+bool ErrorFeedback::fold_to(std::span<float> sums, std::size_t tensor,
+                            std::span<const float> gradient, float scale) {
   check(sums.size() == gradient.size(), "sums of another size");
   begin(tensor, gradient);
-  const bool finite = fold_all({.residual = residuals_.current(tensor).data(),
-                                .gradient = gradient.data(),
-                                .sums = sums.data(),
-                                .scale = scale,
-                                .momentum = momentum_of(tensor)},
-                               sums.size());
+  return fold_all({.residual = residuals_.current(tensor).data(),
+                   .gradient = gradient.data(),
+                   .sums = sums.data(),
+                   .scale = scale,
+                   .momentum = momentum_of(tensor)},
+                  sums.size());
+}
+
+bool ErrorFeedback::fold_dense(std::size_t tensor, std::span<const float> gradient, float scale,
+                               std::span<float> sums) {
+  const bool finite = fold_to(sums, tensor, gradient, scale);
   std::ranges::fill(residuals_.pending(tensor), 0.0f);
   return finite;
+}
+
+ErrorFeedback::Sums ErrorFeedback::fold_in_place(std::size_t tensor,
+                                                 std::span<const float> gradient, float scale) {
+  const std::span<float> sums = residuals_.pending(tensor);
+  return {.values = sums, .finite = fold_to(sums, tensor, gradient, scale)};
 }
 
 void ErrorFeedback::commit(std::size_t tensor, const Pairs& sent) {

@@ -92,6 +92,14 @@ class ErrorFeedback {
   bool fold_dense(std::size_t tensor, std::span<const float> gradient, float scale,
                   std::span<float> sums);
 
+  struct Sums {
+    std::span<float> values = {};
+    bool finite = true;  ///< True if all values are finite.
+  };
+  /// As `fold_dense`, for a step that sends a part of every sum. Returns the sums in memory that
+  /// becomes the residual; the caller subtracts the sent values from them before `commit`.
+  Sums fold_in_place(std::size_t tensor, std::span<const float> gradient, float scale);
+
   /// Accepts the step. `sent` holds the selected pairs that are part of the result, with their
   /// values as the receivers saw them; these are subtracted from the residual.
   void commit(std::size_t tensor, const Pairs& sent);
@@ -119,6 +127,8 @@ class ErrorFeedback {
   /// momentum correction.
   FoldMomentum momentum_of(std::size_t tensor);
   Step& begin(std::size_t tensor, std::span<const float> gradient);
+  bool fold_to(std::span<float> sums, std::size_t tensor, std::span<const float> gradient,
+               float scale);
   Step& end(std::size_t tensor);
   const FeedbackState::Tensor& find(const FeedbackState& state, const FeedbackTensor& tensor) const;
   /// Returns the saved state of each tensor. Errors: as `load`.

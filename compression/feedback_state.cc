@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3256'4544'4545'464bULL;  // "KFEEDEV2"
+constexpr std::uint64_t kMagic = 0x3356'4544'4545'464bULL;  // "KFEEDEV3"
 constexpr std::string_view kName = "state of error feedback";
 
 using Residual = FeedbackState::Tensor;
@@ -53,6 +53,7 @@ std::vector<std::byte> to_bytes(const FeedbackState& state) {
     writer.number(tensor.first);
     writer.floats(tensor.residual);
     writer.floats(tensor.velocity);
+    writer.floats(tensor.of_sums);
   }
   return writer.take();
 }
@@ -67,6 +68,10 @@ FeedbackState feedback_state_from(std::span<const std::byte> bytes) {
     tensor.first = reader.number();
     tensor.residual = reader.floats();
     tensor.velocity = reader.floats();
+    tensor.of_sums = reader.floats();
+    if (!tensor.of_sums.empty() && tensor.of_sums.size() != tensor.residual.size()) {
+      reader.fail("tensor '" + tensor.name + "' has sums of another number of elements");
+    }
   }
   if (!reader.rest().empty()) reader.fail("the bytes go on after the end of the state");
   return state;
@@ -95,6 +100,9 @@ FeedbackState remap(std::span<const FeedbackState> old_ranks, const FeedbackShar
       if (before % share.ranks != share.position) continue;
       for (std::size_t i = first; i < end; ++i) {
         sum.residual[i - sum.first] += (*part)->residual[i - (*part)->first];
+        if (!(*part)->of_sums.empty()) {
+          sum.residual[i - sum.first] += (*part)->of_sums[i - (*part)->first];
+        }
         if (has_velocity) sum.velocity[i - sum.first] += (*part)->velocity[i - (*part)->first];
       }
     }

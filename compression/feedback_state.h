@@ -22,6 +22,9 @@ struct FeedbackState {
     std::vector<float> residual;
     std::vector<float> velocity;  ///< Empty without momentum correction.
     std::size_t first = 0;        ///< Index of the part's first element in the tensor.
+    /// By element of the part, the residual of its sum; zero if another rank owns the sum. Empty if
+    /// the method does not code sums.
+    std::vector<float> of_sums = {};
     friend bool operator==(const Tensor&, const Tensor&) = default;
   };
   std::vector<Tensor> tensors;
@@ -45,7 +48,8 @@ struct FeedbackShare {
 
 /// Returns the state of one new rank, from the states of all old ranks in order. For each element,
 /// the old ranks that hold it are numbered from p = 0. The state of old rank p is added to the new
-/// rank at position p mod `ranks`, in ascending p; the sums are multiplied by `factor`. All old
+/// rank at position p mod `ranks`, in ascending p; the sums are multiplied by `factor`. Owners'
+/// residuals of sums are added to the residual, because new ranks own other elements. All old
 /// state is used, whatever parts the old ranks held.
 ///
 /// Threads: pure; any.

@@ -35,12 +35,24 @@ std::vector<std::size_t> shard_begins(int rank, const ProcessGrid& grid, const S
   return begins;
 }
 
+std::size_t coded_sums(const SparseLayout& layout, const SparseOptions& options) {
+  return options.method->codes_sums ? layout.plan.ownership().local_count(layout.position) : 0;
+}
+
+std::vector<FeedbackTensor> sums_tensors(std::size_t count) {
+  if (count == 0) return {};
+  return {{.name = "sums", .count = count}};
+}
+
 }  // namespace
 
 GradientCodec::GradientCodec(int rank, const ProcessGrid& grid, SparseOptions options)
     : options_(std::move(options)),
       layout_(sparse_layout(rank, grid, options_)),
       feedback_(feedback_tensors(layout_, options_), options_.momentum),
+      owned_count_(coded_sums(layout_, options_)),
+      sums_feedback_(sums_tensors(owned_count_)),
+      owned_sums_(owned_count_),
       sent_(layout_.parts.size()),
       places_(layout_.parts.size()),
       tensor_offsets_(tensor_offsets(options_)),
@@ -75,6 +87,7 @@ void GradientCodec::commit() {
     for (Pairs& part : sent_) part.clear();
   }
   for (std::size_t i = 0; i < layout_.parts.size(); ++i) feedback_.commit(i, sent_[i]);
+  if (owned_count_ > 0) sums_feedback_.commit(0, {});
   if (step_ == Step::kSparse && !options_.feedback) drop_residuals();
   flushes_ = false;
   ++stats_.steps;
@@ -84,6 +97,7 @@ void GradientCodec::commit() {
 void GradientCodec::abort() {
   check(step_ != Step::kNone, "a step is aborted after it has run");
   for (std::size_t i = 0; i < layout_.parts.size(); ++i) feedback_.abort(i);
+  if (owned_count_ > 0) sums_feedback_.abort(0);
   ++stats_.steps;
   ++stats_.skipped;
   step_ = Step::kNone;
@@ -98,6 +112,7 @@ FeedbackShare GradientCodec::share(double factor) const {
 
 void GradientCodec::drop_residuals() {
   for (std::size_t i = 0; i < layout_.parts.size(); ++i) feedback_.drop_residual(i);
+  if (owned_count_ > 0) sums_feedback_.drop_residual(0);
 }
 
 double GradientCodec::residual_norm(std::size_t tensor) const {
@@ -107,7 +122,61 @@ double GradientCodec::residual_norm(std::size_t tensor) const {
     const double norm = feedback_.residual_norm(i);
     squares += norm * norm;
   }
+  for_coded_sums([&](const OwnedRun& run) {
+    if (layout_.parts[run.tensor].tensor != tensor) return;
+    for (const float value : sums_feedback_.residual(0).subspan(run.local, run.count)) {
+      squares += double{value} * double{value};
+    }
+  });
   return std::sqrt(squares);
+}
+
+FeedbackState GradientCodec::save() const {
+  FeedbackState state = feedback_.save();
+  for_coded_sums([&](const OwnedRun& run) {
+    std::vector<float>& kept = state.tensors[run.tensor].of_sums;
+    kept.resize(layout_.parts[run.tensor].count);
+    std::ranges::copy(sums_feedback_.residual(0).subspan(run.local, run.count),
+                      kept.begin() + static_cast<std::ptrdiff_t>(run.first));
+  });
+  return state;
+}
+
+std::vector<float> GradientCodec::kept_sums(const FeedbackState& state) const {
+  std::vector<float> kept(owned_count_);
+  std::size_t others = 0;  // nonzero residuals of sums that other ranks own
+  for (const FeedbackState::Tensor& tensor : state.tensors) {
+    others +=
+        tensor.of_sums.size() - static_cast<std::size_t>(std::ranges::count(tensor.of_sums, 0.0f));
+  }
+  for_coded_sums([&](const OwnedRun& run) {
+    const std::string& name = options_.tensors[layout_.parts[run.tensor].tensor].name;
+    const auto& saved =
+        std::ranges::find(state.tensors, name, &FeedbackState::Tensor::name)->of_sums;
+    for (std::size_t i = 0; i < run.count && !saved.empty(); ++i) {
+      kept[run.local + i] = saved[run.first + i];
+      others -= saved[run.first + i] != 0.0f ? 1 : 0;
+    }
+  });
+  if (others == 0) return kept;
+  throw KoloError({.code = ErrorCode::kData,
+                   .what = "the saved state of error feedback has sums that another rank owns now; "
+                           "the states of all ranks can be remapped"});
+}
+
+void GradientCodec::check_state(const FeedbackState& state) const {
+  feedback_.check_state(state);
+  kept_sums(state);
+}
+
+void GradientCodec::load(const FeedbackState& state) {
+  check_state(state);
+  feedback_.load(state);
+  if (owned_count_ == 0) return;
+  FeedbackState kept;
+  kept.tensors.emplace_back().name = "sums";
+  kept.tensors.front().residual = kept_sums(state);
+  sums_feedback_.load(kept);
 }
 
 // --- The bucket's elements ----------------------------------------------------------------------
@@ -137,6 +206,20 @@ void GradientCodec::fold(const CodecElements& elements) {
   for (std::size_t i = 0; i < places_.size(); ++i) {
     feedback_.fold_dense(i, part_at(i), 1.0f, part_at(i));
   }
+  if (owned_count_ > 0) fold_sums();
+}
+
+void GradientCodec::fold_sums() {
+  const auto copy = [&](bool to_elements) {
+    for_coded_sums([&](const OwnedRun& run) {
+      float* const element = places_[run.tensor] + run.first;
+      float* const sum = owned_sums_.data() + run.local;
+      std::copy_n(to_elements ? sum : element, run.count, to_elements ? element : sum);
+    });
+  };
+  copy(false);
+  sums_feedback_.fold_dense(0, owned_sums_, 1.0f, owned_sums_);
+  copy(true);
 }
 
 void GradientCodec::inspect(const CodecElements& finished) {

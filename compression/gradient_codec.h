@@ -72,10 +72,11 @@ class GradientCodec : public Codec {
   const std::vector<SparsePart>& parts() const { return layout_.parts; }
   /// Returns the Euclidean norm of the residuals of this rank's parts of one tensor.
   double residual_norm(std::size_t tensor) const;
-  FeedbackState save() const { return feedback_.save(); }
-  /// Errors: as ErrorFeedback::load.
-  void load(const FeedbackState& state) { feedback_.load(state); }
-  void check_state(const FeedbackState& state) const { feedback_.check_state(state); }
+  FeedbackState save() const;
+  /// Errors: as ErrorFeedback::load; and KoloError(kData) if the state has residuals of sums that
+  /// this rank does not own.
+  void load(const FeedbackState& state);
+  void check_state(const FeedbackState& state) const;
   /// Returns the part of another job's state that this rank receives; see `remap`.
   FeedbackShare share(double factor) const;
   /// Sets all residuals to zero; velocities stay.
@@ -104,10 +105,20 @@ class GradientCodec : public Codec {
   void spoil();
   /// Writes the pairs that a sparse step subtracts from the residuals to `sent_`.
   virtual void find_sent() = 0;
+  /// Calls visit(run) for the elements whose sums this rank owns and codes.
+  template <typename Visit>
+  void for_coded_sums(const Visit& visit) const {
+    if (owned_count_ > 0) layout_.plan.for_runs(layout_.position, visit);
+  }
 
   const SparseOptions options_;
   const SparseLayout layout_;
   ErrorFeedback feedback_;
+  const std::size_t owned_count_;  ///< Number of sums that this rank owns; 0 unless they are coded.
+  /// Residuals of the sums that this rank owns, as one tensor in ascending order of elements. There
+  /// is no tensor if `owned_count_` is 0.
+  ErrorFeedback sums_feedback_;
+  std::vector<float> owned_sums_;  ///< The sums that this rank owns; used only within a step.
   GradientCodecStats stats_;
   std::vector<Pairs> sent_;  ///< By part, with values as the receivers saw them.
 
@@ -115,6 +126,10 @@ class GradientCodec : public Codec {
   enum class Step : std::uint8_t { kNone, kSparse, kDense };
 
   void begin(Step step);
+  /// Adds the residuals of the sums that this rank owns to the elements of a dense step.
+  void fold_sums();
+  /// Returns the saved residuals of the sums that this rank owns. Errors: as `load`.
+  std::vector<float> kept_sums(const FeedbackState& state) const;
 
   std::vector<float*> places_;  // address of each part's elements
   const std::vector<std::size_t> tensor_offsets_;

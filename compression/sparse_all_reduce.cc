@@ -55,6 +55,8 @@ void check_bucket(const BucketLayout& bucket, const SparseOptions& options) {
         "a bucket that is not one of this compressed bucket");
   check(bucket.op == ReduceOp::kSum || bucket.op == ReduceOp::kAverage,
         "compressed gradients are summed or averaged");
+  check(options.route != ExchangeRoute::kAllGather || !options.method->codes_sums,
+        "a method that codes sums sends them through their owners");
 }
 
 Stage node_stage(int rank, const ProcessGrid& grid, const Extent& extent) {

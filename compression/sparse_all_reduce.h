@@ -48,11 +48,14 @@ struct SparseOptions {
   const CompressionMethod* method = &methods::topk;  ///< Must be a method with a codec.
   std::vector<FeedbackTensor> tensors = {};          ///< float32, in the order of their offsets.
   double density = 0.01;
+  float threshold = 0.5f;  ///< Magnitude from which a value is sent, if the method takes one.
   WarmUp warm_up = {};
   ExchangeRoute route = ExchangeRoute::kPairwise;
   QuotaRule rule = QuotaRule::kQuota;
   SparseScope scope = SparseScope::kBetweenNodes;
-  DType wire = DType::kFloat16;  ///< Dtype of values sent to owners; sums are float32.
+  /// Dtype of values sent to owners; sums are float32. If the method codes sums: dtype of the sums
+  /// under kLossless.
+  DType wire = DType::kFloat16;
   std::optional<MomentumCorrection> momentum = std::nullopt;
   bool feedback = true;  ///< If false, values that are not sent are lost.
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -100,8 +101,10 @@ class BlockOwnership {
 /// on every route, bit for bit; the rules differ in their results.
 enum class QuotaRule : std::uint8_t {
   kQuota,     ///< Each owner keeps its largest sums of each tensor, as many as its share of the
-              ///< tensor's pairs. The result has a fixed size and includes every tensor.
-  kLossless,  ///< Owners keep the sums of all elements that some rank sent.
+              ///< tensor's pairs. The result has a fixed size and includes every tensor. Methods
+              ///< that code sums send all sums back as codes.
+  kLossless,  ///< Owners keep the sums of all elements that some rank sent. Methods that code sums
+              ///< send them back as values of the wire dtype.
 };
 
 /// Returns the number of sums that an owner of `local_count` of `count` elements keeps under
@@ -158,16 +161,28 @@ void keep_largest(Pairs& sums, std::span<const QuotaPart> parts, std::vector<std
 ///
 /// Threads: pure; any.
 
+/// A run of elements of one tensor that one rank owns.
+struct OwnedRun {
+  std::size_t tensor = 0;
+  std::size_t first = 0;  ///< Index of the run's first element in the tensor.
+  std::size_t count = 0;
+  std::size_t local = 0;    ///< Index of the run's first element among the owner's elements.
+  std::size_t element = 0;  ///< Index of the run's first element among all elements of the plan.
+};
+
 /// The parameters of the exchange of a compressed bucket; equal on all ranks.
 struct SparsePlan {
   std::vector<std::size_t> tensor_counts;
   int ranks = 1;
   std::size_t k = 0;  ///< Number of pairs that one rank sends, over all tensors.
   QuotaRule rule = QuotaRule::kQuota;
-  DType wire = DType::kFloat16;  ///< Dtype of values sent to the owners.
+  DType wire = DType::kFloat16;  ///< As SparseOptions::wire.
 
   std::size_t count() const;
   BlockOwnership ownership() const { return {count(), ranks}; }
+  /// Calls visit(run) for each run of elements that `owner` owns, in ascending order.
+  template <typename Visit>
+  void for_runs(int owner, const Visit& visit) const;
   /// Returns the plan of a rank's share for one owner; indices are the owner's.
   PayloadPlan share() const;
   /// Returns the plan of an owner's result, with float32 sums; indices are the owner's.
@@ -183,6 +198,27 @@ struct SparsePlan {
   /// Returns the largest number of pairs that an owner keeps under kQuota.
   std::size_t most_by_quota() const;
 };
+
+template <typename Visit>
+void SparsePlan::for_runs(int owner, const Visit& visit) const {
+  const BlockOwnership blocks = ownership();
+  const std::size_t round = blocks.block() * static_cast<std::size_t>(ranks);
+  std::size_t begin = 0;
+  for (std::size_t t = 0; t < tensor_counts.size(); begin += tensor_counts[t++]) {
+    const std::size_t end = begin + tensor_counts[t];
+    std::size_t block = begin / round * round + blocks.block() * static_cast<std::size_t>(owner);
+    for (; block < end; block += round) {
+      const std::size_t first = std::max(block, begin);
+      const std::size_t last = std::min(block + blocks.block(), end);
+      if (first >= last) continue;
+      visit(OwnedRun{.tensor = t,
+                     .first = first - begin,
+                     .count = last - first,
+                     .local = blocks.local(first),
+                     .element = first});
+    }
+  }
+}
 
 /// The pairs that one rank sends.
 struct Contribution {

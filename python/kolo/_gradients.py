@@ -44,7 +44,7 @@ class GradientFlags(enum.IntFlag):
     """How compression treats a gradient in the next iteration."""
 
     SPARSE = _c.KOLO_SPARSE
-    """The gradient is sent sparsely: mark it without loss scale."""
+    """The gradient is sent sparsely or as codes, with a residual: mark it without loss scale."""
     CORRECTS_MOMENTUM = _c.KOLO_CORRECTS_MOMENTUM
     """Kolo already applies momentum ("dgc")."""
     WARMING_UP = _c.KOLO_WARMING_UP

@@ -25,7 +25,7 @@ class OwnScenes(Scenes):
         self.check("collectives", nodes=[3])
 
     def test_gradients(self):
-        self.check("gradients,given_up,equal,compression,rows")
+        self.check("gradients,given_up,equal,compression,codes,rows")
 
     def test_messages_groups_and_memory(self):
         self.check("grouped_messages,groups,arena", nodes=[3])

@@ -292,6 +292,37 @@ def compression(job):
     assert isinstance(state, bytes) and norm >= -1
 
 
+def codes(job):
+    """2-bit sums equal those of NumPy; int8 errs by at most one step of the values and one of the sum."""
+    specs = {"plain": "2bit(0.5,rule=lossless)", "coded": "2bit(0.5)", "int8": "int8"}
+    sets = {name: job.register_gradients(name, {"w": kolo.Gradient((128, 64))}, compression=spec)
+            for name, spec in specs.items()}
+    kept = np.zeros((job.size, 128, 64), np.float32)
+    kept_sums = np.zeros((128, 64), np.float32)
+
+    def code(values, threshold):
+        sent = np.where(values >= threshold, threshold, np.where(values <= -threshold, -threshold, 0))
+        values -= sent
+        return sent.astype(np.float32)
+
+    for step in range(4):
+        every = [np.random.default_rng([rank, step]).standard_normal((128, 64)).astype(np.float32)
+                 for rank in range(job.size)]
+        kept += every
+        sums = code(kept, np.float32(0.5)).sum(0)
+        kept_sums += sums
+        expected = {"plain": sums, "coded": code(kept_sums, np.float32(0.5 * job.size))}
+        for name, grads in sets.items():
+            grads["w"][:] = every[job.rank]
+            grads.ready(0)
+            grads.wait()
+            if name in expected:
+                same(np.array(grads["w"]), expected[name] / np.float32(job.size))
+            elif step == 0:
+                assert np.abs(grads["w"] - np.mean(every, axis=0)).max() <= 2 * 2.0**-4
+        assert np.isclose(sets["plain"].residual_norm("w"), np.linalg.norm(kept[job.rank]))
+
+
 def rows(job):
     indices = np.array([2, job.rank, 2])
     values = np.ones((3, 4), np.float32)

@@ -171,11 +171,11 @@ class GradientSet {
   std::optional<double> residual_norm(std::string_view gradient) const;
   /// Returns one entry for each compressed bucket.
   std::vector<CompressionStats> compression_stats() const;
-  /// Returns true if gradient `index` is sent sparsely in the next iteration. It is then added to a
-  /// residual, so it must be marked without a loss scale.
+  /// Returns true if gradient `index` is sent sparsely or as codes in the next iteration. It is
+  /// then added to a residual, so it must be marked without a loss scale.
   bool is_sparse(std::size_t index) const;
-  /// Returns true if gradient `index` is sent sparsely in the next iteration or may be in a later
-  /// one: with compression "auto" until the choice is made.
+  /// Returns true if gradient `index` is sent sparsely or as codes in the next iteration or may be
+  /// in a later one: with compression "auto" until the choice is made.
   bool may_become_sparse(std::size_t index) const;
   /// Returns true if the next iteration applies momentum to gradient `index` ("dgc"). The optimizer
   /// must then add no momentum.

@@ -41,7 +41,10 @@ BucketExchange exchange_of(std::size_t count, const CompressionSpec& spec, const
   return {.shape = {.count = part,
                     .pairs = pairs_to_keep(spec.density, part),
                     .ranks = ranks,
-                    .pair_bytes = static_cast<double>(size_of(spec.wire)) + 4},
+                    .pair_bytes = static_cast<double>(size_of(spec.wire)) + 4,
+                    .sum_bytes = spec.rule == QuotaRule::kLossless
+                                     ? static_cast<double>(size_of(spec.wire))
+                                     : 0},
           .costs = costs_of_rank(grid, costs, static_cast<double>(sharers))};
 }
 
@@ -98,6 +101,7 @@ SparseOptions sparse_options(const CompressedTensors& tensors,
   const CompressionSpec& spec = tensors.spec;
   SparseOptions options{.method = spec.method,
                         .density = spec.density,
+                        .threshold = spec.threshold,
                         .warm_up = spec.warm_up(),
                         .route = spec.route.value_or(ExchangeRoute::kPairwise),
                         .rule = spec.rule,

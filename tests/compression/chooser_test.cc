@@ -156,6 +156,24 @@ TEST(ChooserTest, ManyRanksWithLatencyTakeLogSteps) {
   EXPECT_EQ(choose_path(bucket_of(1'000'000, 0.001, 256), costs).path, kOwnersLogStep);
 }
 
+// Values are sent as codes; sums come back as codes or in 16 bits. All routes use owners, and
+// `auto` does not choose these methods.
+TEST(ChooserTest, QuantisedMethodsArePricedByTheirCodes) {
+  const CompressionCosts costs = wire_only(0, 1000);
+  const double count = 256'000;
+  CompressedBucketShape bucket = bucket_of(256'000, 0.01, 4);
+  const auto us = [&](const CompressionMethod& method) {
+    const PathPrediction best = fastest_path(method, bucket, costs);
+    EXPECT_TRUE(best.path.route && best.path.route != ExchangeRoute::kAllGather) << method.name;
+    return best.us;
+  };
+  EXPECT_NEAR(us(methods::int8), 0.75 * count * 2 * 257 / 256 / 1000, 0.01);
+  EXPECT_NEAR(us(methods::two_bit), 0.75 * count * (0.25 + 0.25) / 1000, 0.01);
+  bucket.sum_bytes = 2;
+  EXPECT_NEAR(us(methods::two_bit), 0.75 * count * (0.25 + 2) / 1000, 0.01);
+  EXPECT_EQ(choose_path(bucket, costs).path.method, &methods::topk);
+}
+
 TEST(ChooserTest, OneRankHasNothingToSend) {
   EXPECT_EQ(choose_path(bucket_of(1'000'000, 0.01, 1), {}).path, kDense);
   EXPECT_THROW(predict_us(kDense, {.ranks = 0}, {}), UsageError);

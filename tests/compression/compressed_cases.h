@@ -40,7 +40,7 @@ inline std::vector<std::uint32_t> residual_bits(CompressedJob& job) {
   std::vector<std::uint32_t> bits;
   for (int rank = 0; rank < job.size(); ++rank) {
     for (const FeedbackState::Tensor& tensor : job.codec(rank).save().tensors) {
-      for (const auto& values : {tensor.residual, tensor.velocity}) {
+      for (const auto& values : {tensor.residual, tensor.velocity, tensor.of_sums}) {
         const auto own = bits_of(std::span(values));
         bits.insert(bits.end(), own.begin(), own.end());
       }
@@ -68,7 +68,9 @@ inline Sums residual_sums(CompressedJob& job, const SparseOptions& options) {
     for (std::size_t p = 0; p < state.tensors.size(); ++p) {
       const SparsePart& part = job.codec(rank).parts()[p];
       for (std::size_t i = 0; i < part.count; ++i) {
-        sums[part.tensor][part.first + i] += double{state.tensors[p].residual[i]};
+        double& sum = sums[part.tensor][part.first + i];
+        sum += double{state.tensors[p].residual[i]};
+        if (!state.tensors[p].of_sums.empty()) sum += double{state.tensors[p].of_sums[i]};
       }
     }
   }
@@ -82,10 +84,12 @@ inline std::vector<int> any_nodes(std::mt19937& random) {
   return shapes[random() % std::size(shapes)];
 }
 
-inline SparseOptions any_options(std::mt19937& random) {
+inline SparseOptions any_options(std::mt19937& random,
+                                 const CompressionMethod* method = &methods::topk) {
   std::vector<std::size_t> counts(1 + random() % 3);
   for (std::size_t& count : counts) count = 1 + random() % 2000;
   SparseOptions options = options_of(counts, any_of(random, {0.01, 0.1, 0.5, 1.0}));
+  options.method = method;
   options.wire = any_of(random, kWires);
   options.scope = any_of(random, {SparseScope::kBetweenNodes, SparseScope::kFlat});
   const std::vector<SparseOptions> ways = all_ways(options);

@@ -50,15 +50,18 @@ TEST(CompressionSpecTest, MethodsAreFoundByNameAndListedInHelp) {
     if (method->takes_density && !method->is_open) {
       EXPECT_THAT(error_of(text), HasSubstr("needs a density, as in " + text + "(0.01)"));
     }
-    if (method->takes_density) text += "(0.25)";
+    if (method->takes_density || method->takes_threshold) text += "(0.25)";
     const CompressionSpec spec = CompressionSpec::parse(" " + text + " ");
-    EXPECT_EQ(spec, (CompressionSpec{.method = method, .density = spec.density}));
+    EXPECT_EQ(spec, (CompressionSpec{
+                        .method = method, .density = spec.density, .threshold = spec.threshold}));
+    EXPECT_EQ(method->takes_density, spec.density == 0.25);
+    EXPECT_EQ(method->takes_threshold, spec.threshold == 0.25f);
     EXPECT_EQ(spec.to_string(), text);
     EXPECT_THAT(compression_help(), HasSubstr(std::string(method->name)));
     EXPECT_THAT(error_of("zip"), HasSubstr(std::string(method->name)));
     EXPECT_EQ(method->make_codec != nullptr, method->forms != nullptr);
     if (!spec.may_be_coded()) {
-      EXPECT_THAT(error_of(text + "(0.1)"), HasSubstr("takes no density"));
+      EXPECT_THAT(error_of(text + "(0.1)"), HasSubstr("takes no settings"));
       continue;
     }
     EXPECT_EQ(spec.for_tensor(1, 1), CompressionSpec());
@@ -72,11 +75,13 @@ TEST(CompressionSpecTest, TextsAreCanonical) {
   for (const char* text :
        {"none", "fp16", "bf16", "topk(0.001)", "auto(0.25)",
         "topk(0.01,dgc=0.9,nofeedback,route=owners)", "topk(0.01,bf16,dgc=0.9,warmup=5)",
-        "topk(1,fp32,ramp=7,nofeedback,rule=lossless,route=allgather,scope=flat)"}) {
+        "topk(1,fp32,ramp=7,nofeedback,rule=lossless,route=allgather,scope=flat)", "int8",
+        "int8(bf16,warmup=5,rule=lossless,route=logstep)", "2bit(0.125,nofeedback)"}) {
     EXPECT_EQ(CompressionSpec::parse(text).to_string(), text);
   }
   EXPECT_EQ(CompressionSpec::parse("topk(0.010, route=auto, fp16)").to_string(), "topk(0.01)");
   EXPECT_EQ(CompressionSpec::parse("auto").to_string(), "auto(0.01)");
+  EXPECT_EQ(CompressionSpec::parse("2bit").to_string(), "2bit(0.5)");
 }
 
 TEST(CompressionSpecTest, TheRampFallsInStagesAboveTheDensity) {
@@ -111,6 +116,13 @@ TEST(CompressionSpecTest, ErrorsNameTheText) {
               HasSubstr("'scope=all' is not scope=nodes or scope=flat"));
   EXPECT_THAT(error_of("topk(0.1,64)"), HasSubstr("'64' is not fp32"));
   EXPECT_THAT(error_of("topk(0.1,speed=9)"), HasSubstr("'speed=' is not fp32"));
+  EXPECT_THAT(error_of("2bit(0)"), HasSubstr("threshold 0 "));
+  EXPECT_THAT(error_of("2bit(inf)"), HasSubstr("threshold inf "));
+  EXPECT_THAT(error_of("2bit(warmup=3)"), HasSubstr("'warmup=3' is not a number"));
+  EXPECT_THAT(error_of("int8(0.5)"), HasSubstr("'0.5' is not fp32"));
+  EXPECT_THAT(error_of("int8(route=allgather)"), HasSubstr("choose route=owners"));
+  EXPECT_THAT(error_of("2bit(1,ramp=5)"), HasSubstr("ramp= is for methods with a density"));
+  EXPECT_THAT(error_of("int8(bf16)"), HasSubstr("bfloat16 would be the dtype of sums"));
   EXPECT_THAT(error_of("zip"), HasSubstr("'zip' is not none, fp16"));
   EXPECT_THAT(error_of(""), HasSubstr("one rule is empty; remove the extra comma"));
   EXPECT_THAT(error_of("*.bias=none,,fp16"),

@@ -44,34 +44,53 @@ TEST_F(GradientCodecTest, CorrectedMomentumOfDenseStepsIsTheOptimizers) {
 
 TEST_F(GradientCodecTest, SavedStateGoesOnBitForBit) {
   for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
-    SparseOptions options = options_of({900, 300}, 0.05);
-    options.momentum = MomentumCorrection{};
-    options.warm_up = {.dense_steps = 1, .ramp = {0.25}, .steps_per_density = 2};
-    CompressedJob whole(nodes, options);
-    std::unique_ptr<CompressedJob> resumed;
-    for (int step = 0; step < 6; ++step) {
-      if (step == 2) {
-        resumed = std::make_unique<CompressedJob>(nodes, options);
-        for (int rank = 0; rank < whole.size(); ++rank) {
-          resumed->codec(rank).load(whole.codec(rank).save());
-          resumed->codec(rank).set_step(whole.codec(rank).step());
+    for (SparseOptions options : all_ways_of_all_methods(options_of({900, 300}, 0.05))) {
+      SCOPED_TRACE(text(options, nodes));
+      options.momentum = MomentumCorrection{};
+      options.warm_up = {.dense_steps = 1, .ramp = {0.25}, .steps_per_density = 2};
+      CompressedJob whole(nodes, options);
+      std::unique_ptr<CompressedJob> resumed;
+      for (int step = 0; step < 6; ++step) {
+        if (step == 3) {
+          resumed = std::make_unique<CompressedJob>(nodes, options);
+          for (int rank = 0; rank < whole.size(); ++rank) {
+            resumed->codec(rank).load(feedback_state_from(to_bytes(whole.codec(rank).save())));
+            resumed->codec(rank).set_step(whole.codec(rank).step());
+          }
         }
+        const auto gradients = gradients_of(random_, options, whole.size(), normal);
+        ASSERT_TRUE(whole.step(gradients));
+        if (!resumed) continue;
+        ASSERT_TRUE(resumed->step(gradients));
+        ASSERT_EQ(bits_of(resumed->rank(0).results()), bits_of(whole.rank(0).results()));
+        ASSERT_EQ(residual_bits(*resumed), residual_bits(whole));
       }
-      const auto gradients = gradients_of(random_, options, whole.size(), normal);
-      ASSERT_TRUE(whole.step(gradients));
-      if (!resumed) continue;
-      ASSERT_TRUE(resumed->step(gradients));
-      ASSERT_EQ(bits_of(resumed->rank(0).results()), bits_of(whole.rank(0).results()));
-      ASSERT_EQ(residual_bits(*resumed), residual_bits(whole));
+      EXPECT_GT(whole.codec(0).residual_norm(0), 0.0);
     }
-    EXPECT_GT(whole.codec(0).residual_norm(0), 0.0);
   }
+}
+
+// An owner's residuals of sums are for the elements that it owns; ranks of another job own others.
+TEST_F(GradientCodecTest, SumsOfAnotherOwnerAreNotLoaded) {
+  SparseOptions options = options_of({2000}, 0.05);
+  options.method = &methods::int8;
+  CompressedJob two({2}, options), three({3}, options);
+  ASSERT_TRUE(two.step(gradients_of(random_, options, 2, normal)));
+  const FeedbackState saved = two.codec(1).save();
+  EXPECT_THROW(three.codec(1).load(saved), KoloError);
+  EXPECT_THROW(two.codec(0).check_state(saved), KoloError);
+  EXPECT_EQ(three.codec(1).residual_norm(0), 0.0);
+  options.method = &methods::topk;
+  CompressedJob top_k({2}, options);
+  EXPECT_THROW(top_k.codec(1).load(saved), KoloError);
 }
 
 // On other ranks and nodes, the sum of all residuals is exactly the same.
 TEST_F(GradientCodecTest, ARemappedStateIsWorthAsMuch) {
-  for (int round = 0; round < 16; ++round) {
-    SparseOptions options = any_options(random_);
+  const auto methods = coded_methods();
+  for (int round = 0; round < 24; ++round) {
+    SparseOptions options =
+        any_options(random_, methods[static_cast<std::size_t>(round) % methods.size()]);
     const std::vector<int> before = any_nodes(random_), after = any_nodes(random_);
     if (round % 2 == 0) options.momentum = MomentumCorrection{.momentum = 0.5f};
     SCOPED_TRACE("round " + std::to_string(round) + ": " + text(options, before) + " to " +

@@ -69,10 +69,11 @@ inline std::vector<const CompressionMethod*> coded_methods() {
   return methods;
 }
 
-/// Returns options for every route and rule.
+/// Returns options for every rule and every route that the method can use.
 inline std::vector<SparseOptions> all_ways(const SparseOptions& options) {
   std::vector<SparseOptions> ways;
   for (const ExchangeRoute route : kRoutes) {
+    if (route == ExchangeRoute::kAllGather && options.method->codes_sums) continue;
     SparseOptions way = options;
     way.route = route;
     for (const QuotaRule rule : kRules) ways.emplace_back(way).rule = rule;

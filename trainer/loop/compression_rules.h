@@ -25,9 +25,9 @@ struct AdaptiveJob {
 ///     auto(0.02)   ->   embedding*=none,*=auto(0.02,warmup=150,rule=lossless)
 std::string adaptive_rules(const std::string& rules, const AdaptiveJob& job);
 
-/// Whether a top-k rule starts sparse steps before the learning-rate warm-up of `warmup_steps`
-/// steps has ended. At that time, an adaptive optimizer's second moments are not yet reliable.
-/// Pure.
+/// Whether a rule of a sparse method starts sparse steps before the learning-rate warm-up of
+/// `warmup_steps` steps has ended. At that time, an adaptive optimizer's second moments are not yet
+/// reliable. Pure.
 bool begins_sparse_early(const std::string& rules, std::size_t warmup_steps);
 
 /// Checks that compression works on the job's device. Codecs compress gradients in host memory, so

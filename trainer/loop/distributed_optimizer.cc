@@ -7,6 +7,7 @@
 
 #include "trainer/errors.h"
 #include "trainer/kernels/kernels.h"
+#include "trainer/loop/compression_rules.h"
 
 namespace kolo::trainer {
 
@@ -33,12 +34,18 @@ std::vector<std::size_t> places_of(const ParameterSet& parameters) {
   return places;
 }
 
-/// Whether any gradient is sparse or may become sparse.
-bool has_sparse(const GradientSet& gradients) {
-  for (std::size_t place = 0; place < gradients.size(); ++place) {
-    if (gradients.may_become_sparse(place)) return true;
+/// Returns, for each parameter, whether compression makes the averages of its gradients too inexact
+/// for an adaptive optimizer, in the next step or later.
+std::vector<bool> find_sparse(const ParameterSet& parameters, const GradientSet& gradients,
+                              const std::vector<std::size_t>& places,
+                              const std::string& compression) {
+  const CompressionRules rules = CompressionRules::parse(compression);
+  std::vector<bool> found;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    found.push_back(!has_rows(parameters[i]) && gradients.may_become_sparse(places[i]) &&
+                    !rules.spec_of(parameters[i].name()).method->is_close);
   }
-  return false;
+  return found;
 }
 
 }  // namespace
@@ -62,12 +69,17 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
       is_sparse_(parameters.size()),
       corrects_momentum_(parameters.size()),
       is_observed_(parameters.size()),
-      becomes_direction_(parameters.size()) {
+      becomes_direction_(parameters.size()),
+      needs_direction_(find_sparse(
+          parameters, gradients_, places_,
+          options.compression.empty() ? runtime.options().compression : options.compression)) {
   const auto adaptation = optimizer_->adaptation();
   if (TensorNorms* const norms = optimizer_->norms()) {
     norms->add_up_by([this](std::size_t parameter) { return shares_.ranges(parameter); });
   }
-  if (adaptation && has_sparse(gradients_)) directions_.emplace(parameters, *adaptation);
+  if (adaptation && std::ranges::count(needs_direction_, true) > 0) {
+    directions_.emplace(parameters, *adaptation);
+  }
   broadcast_values(runtime, parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (has_rows(parameters[i])) continue;
@@ -166,8 +178,10 @@ void DistributedOptimizer::begin_step() {
     is_sparse_[i] = gradients_.is_sparse(place);
     corrects_momentum_[i] = gradients_.corrects_momentum(place);
     if (corrects_momentum_[i]) require_momentum(i);
-    becomes_direction_[i] = directions_ && is_sparse_[i] && !gradients_.is_warming_up(place);
-    is_observed_[i] = directions_ && !becomes_direction_[i] && gradients_.may_become_sparse(place);
+    const bool needs_direction = directions_ && needs_direction_[i];
+    becomes_direction_[i] = needs_direction && is_sparse_[i] && !gradients_.is_warming_up(place);
+    is_observed_[i] =
+        needs_direction && !becomes_direction_[i] && gradients_.may_become_sparse(place);
   }
 }
 

@@ -103,6 +103,7 @@ class DistributedOptimizer final : public ParameterUpdater {
   std::optional<OwnDirections> directions_;  // set if an adaptive optimizer has sparse gradients
   // Treatment of each gradient in this step, by parameter; false for rows.
   std::vector<bool> is_sparse_, corrects_momentum_, is_observed_, becomes_direction_;
+  const std::vector<bool> needs_direction_;  // by parameter, in any step; see `find_sparse`
 };
 
 }  // namespace kolo::trainer

@@ -74,7 +74,7 @@ std::unique_ptr<ParameterUpdater> make_sharded(const Config& config, const Optim
 void advise_adaptive(const Config& config, const std::string& compression) {
   if (begins_sparse_early(compression, config.warmup_steps)) {
     log::warn(
-        fmt::format("--compression {}: the loss has spikes where top-k begins before the "
+        fmt::format("--compression {}: the loss has spikes where sparse steps begin before the "
                     "learning rate has risen, in {} steps; add warmup=STEPS (15 % of all "
                     "steps worked) and rule=lossless",
                     compression, config.warmup_steps));

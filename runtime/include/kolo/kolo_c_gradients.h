@@ -111,7 +111,7 @@ const char* kolo_gradients_plan(kolo_gradients* set);
 const char* kolo_gradients_statistics(kolo_gradients* set);
 
 enum {
-  KOLO_SPARSE = 1,            /* The next iteration sends it sparsely; mark it unscaled. */
+  KOLO_SPARSE = 1,            /* The next iteration adds it to a residual; mark it unscaled. */
   KOLO_CORRECTS_MOMENTUM = 2, /* Kolo already applies momentum ("dgc"). */
   KOLO_WARMING_UP = 4         /* The next iteration is a dense one that precedes sparse ones. */
 };

@@ -174,7 +174,9 @@ TEST(CGradients, TellThroughADescriptorWhichAreCombined) {
   });
 }
 
-TEST(CGradients, KeepResidualsThatASavedStateRestores) {
+class CCompression : public testing::TestWithParam<const char*> {};
+
+TEST_P(CCompression, KeepsResidualsThatASavedStateRestores) {
   run_job(2, [](kolo_runtime* runtime) {
     kolo_group* const world = kolo_world(runtime);
     const std::size_t shape[] = {64, 64};
@@ -182,14 +184,14 @@ TEST(CGradients, KeepResidualsThatASavedStateRestores) {
     kolo_gradient gradients[] = {gradient("w", shape, data.data())};
     gradients[0].num_dimensions = 2;
     kolo_gradient_options options = KOLO_GRADIENT_OPTIONS_INIT;
-    options.compression = "topk(0.01,route=owners)";
+    options.compression = GetParam();
     kolo_gradients* set = nullptr;
     ok(kolo_register_gradients(world, "model", gradients, 1, &options, &set));
     uint32_t flags = 0;
     ok(kolo_gradients_flags(set, 0, &flags));
     require((flags & KOLO_SPARSE) != 0, "sparse");
     const auto step = [&] {
-      for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i % 97);
+      for (std::size_t i = 0; i < data.size(); ++i) data[i] = 0.3f * static_cast<float>(i % 97);
       ok(kolo_gradients_ready(set, 0));
       ok(kolo_gradients_wait(set, -1, nullptr));
       return data;
@@ -214,6 +216,8 @@ TEST(CGradients, KeepResidualsThatASavedStateRestores) {
     kolo_gradients_release(set);
   });
 }
+INSTANTIATE_TEST_SUITE_P(Methods, CCompression,
+                         testing::Values("topk(0.01,route=owners)", "int8", "2bit(0.5)"));
 
 TEST(CGradients, SamplesAreTheDivisor) {
   run_job(2, [](kolo_runtime* runtime) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -27,7 +28,7 @@ FeedbackState residuals(const GradientSet& set) {
 TEST(CompressedState, AStepThatIsNotFiniteLeavesNoTrace) {
   for (const std::size_t tensor : std::initializer_list<std::size_t>{0, 1, 2}) {
     for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
-      run({.compression = "topk(0.05)"}, [&](Member& member) {
+      run({.compression = "second=int8,*=topk(0.05)"}, [&](Member& member) {
         member.reduce(std::size_t{0});
         const auto before = residuals(member.set());
         Tensors gradients = gradients_of(member.runtime().rank(), 1);
@@ -51,8 +52,8 @@ TEST(CompressedState, AStepThatIsNotFiniteLeavesNoTrace) {
 // Values beyond float16's range show whether exponents are part of the saved state.
 TEST(CompressedState, ASavedStateGoesOnBitForBit) {
   constexpr float kSmall = 0x1p-60f;
-  for (const char* spec :
-       {"topk(0.05)", "topk(0.05,dgc,warmup=1)", "first=topk(0.05),*=fp16", "fp16"}) {
+  for (const char* spec : {"topk(0.05)", "topk(0.05,dgc,warmup=1)", "first=topk(0.05),*=fp16",
+                           "fp16", "first=2bit(1e-17),*=int8(warmup=1)"}) {
     SCOPED_TRACE(spec);
     const Setting setting{.compression = spec};
     std::vector<Tensors> whole;
@@ -80,9 +81,12 @@ TEST(CompressedState, ASavedStateGoesOnBitForBit) {
 // Residuals of four ranks keep their weight on two or eight ranks: after a flush, sums are
 // unchanged (and averages, except for the number of ranks).
 TEST(CompressedState, AStateGoesOnAmongOtherRanks) {
-  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
-    Setting setting{
-        .compression = "second=topk(0.05),first=topk(0.02,dgc=0.5),*=fp16", .ranks = 4, .op = op};
+  for (const auto& [compression, op] : std::initializer_list<std::pair<const char*, ReduceOp>>{
+           {"second=topk(0.05),first=topk(0.02,dgc=0.5),*=fp16", ReduceOp::kSum},
+           {"second=topk(0.05),first=topk(0.02,dgc=0.5),*=fp16", ReduceOp::kAverage},
+           {"second=int8,*=2bit(0.25)", ReduceOp::kAverage}}) {
+    SCOPED_TRACE(compression);
+    Setting setting{.compression = compression, .ranks = 4, .op = op};
     std::vector<std::vector<std::byte>> states(4);
     Tensors flushed;
     const auto nothing = [] {

@@ -107,6 +107,8 @@ const Case kCases[] = {
     {"TopKWithoutFeedback", "mlp", "sgd", "topk(0.05,nofeedback)", nothing},
     {"TopKMomentum", "mlp", "sgd", "topk(0.02,dgc,warmup=6,ramp=6)", nothing},
     {"AdamWTopK", "mlp", "adamw", "topk(0.02,warmup=9,rule=lossless)", nothing},
+    {"TwoBit", "mlp", "sgd", "2bit(0.01,rule=lossless)", nothing},
+    {"AdamWInt8", "mlp", "adamw", "int8(warmup=6)", scale_losses},
     {"AdamWTopKLossScaled", "mlp", "adamw", "topk(0.02,warmup=9,rule=lossless)", scale_losses},
 };
 
