@@ -135,15 +135,14 @@ int StoreServer::listen(StoreRequest& request) {
 }
 
 void StoreServer::handle(int source, const StoreRequest& request) {
-  using Kind = StoreRequest::Kind;
   AlignedMemory pushed;
   BufferView view;
   std::vector<std::int64_t> rows(request.rows);
-  if (request.kind == Kind::kPush) {
+  if (request.kind == StoreRequest::Kind::kPush) {
     const MutexLock lock(mutex_);
     view = shards_.at(request.key).value;
   }
-  if (request.kind == Kind::kPush) {
+  if (request.kind == StoreRequest::Kind::kPush) {
     pushed = allocate_aligned(view.bytes());
     view.data = pushed.get();
     group_.recv(view, source, payload_tag(request.tag)).wait();
@@ -151,12 +150,12 @@ void StoreServer::handle(int source, const StoreRequest& request) {
     group_.recv(rows, source, payload_tag(request.tag)).wait();
   }
   const MutexLock lock(mutex_);
-  if (request.kind == Kind::kPush) {
+  if (request.kind == StoreRequest::Kind::kPush) {
     StoreShard& shard = shards_.at(request.key);
     update(shard, view);
     shard.pushes[static_cast<std::size_t>(source)] = request.number;
     shard.version.slowest = *std::ranges::min_element(shard.pushes);
-  } else if (request.kind == Kind::kBye) {
+  } else if (request.kind == StoreRequest::Kind::kBye) {
     say_goodbye_for(source);
   } else {
     waiting_.push_back({source, request, std::move(rows)});

@@ -40,10 +40,14 @@ class Runtimes {
     if (std::erase(counts_, count) > 0) count->fetch_sub(1, std::memory_order_acq_rel);
   }
 
+  /// Keeps the counter of the runtime that the thread is exempt from.
+  void keep(const std::shared_ptr<std::atomic<int>>& count) { exempt_ = count; }
+
  private:
   static constinit thread_local bool has_ended_;
   // Shared, because a thread and a runtime may end in either order.
   std::vector<std::shared_ptr<std::atomic<int>>> counts_;
+  std::shared_ptr<std::atomic<int>> exempt_;
 };
 
 constinit thread_local bool Runtimes::has_ended_ = false;
@@ -80,6 +84,7 @@ void UserThreads::leave() const {
 
 void UserThreads::exempt() const {
   leave();
+  if (Runtimes* const runtimes = Runtimes::of_thread()) runtimes->keep(count_);
   last_used_ = count_.get();
 }
 

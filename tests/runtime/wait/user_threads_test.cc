@@ -44,6 +44,15 @@ TEST(UserThreads, CountsNoThreadThatHasLeft) {
   EXPECT_EQ(*threads.count(), 1);
 }
 
+TEST(UserThreads, CountsNoThreadThatIsExempt) {
+  const UserThreads threads;
+  threads.enter();
+  threads.exempt();
+  EXPECT_EQ(*threads.count(), 0);
+  threads.enter();
+  EXPECT_EQ(*threads.count(), 0);
+}
+
 TEST(UserThreads, MayEndBeforeTheirThreads) {
   for (int i = 0; i < 3; ++i) {
     const UserThreads threads;
