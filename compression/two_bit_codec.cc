@@ -17,10 +17,13 @@ class TwoBit final : public Quantiser {
 
   void encode(std::span<const float> values, const Dither&,
               std::span<std::byte> codes) const override {
-    std::ranges::fill(codes, std::byte{0});
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const unsigned code = values[i] >= threshold_ ? 3U : values[i] <= -threshold_ ? 2U : 0U;
-      codes[i / 4] |= static_cast<std::byte>(code << shift(i));
+    for (std::size_t begin = 0; begin < values.size(); begin += 4) {
+      unsigned four = 0;
+      for (std::size_t i = begin; i < std::min(begin + 4, values.size()); ++i) {
+        const unsigned code = values[i] >= threshold_ ? 3U : values[i] <= -threshold_ ? 2U : 0U;
+        four |= code << shift(i);
+      }
+      codes[begin / 4] = static_cast<std::byte>(four);
     }
   }
 
