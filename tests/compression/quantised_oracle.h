@@ -109,10 +109,16 @@ inline PlainCodes plain_sign(const std::vector<float>& block, const Dither&, flo
   return result;
 }
 
-/// Returns the references of all methods, by name.
-inline const std::map<std::string_view, PlainCoder>& plain_coders() {
-  static const std::map<std::string_view, PlainCoder> all = {
-      {"int8", plain_int8}, {"2bit", plain_two_bit}, {"fp8", plain_fp8}, {"sign", plain_sign}};
+/// The reference of a method, and the most bytes of its codes as a share of float32's.
+struct PlainMethod {
+  PlainCoder code;
+  double most_bytes;
+};
+inline const std::map<std::string_view, PlainMethod>& plain_methods() {
+  static const std::map<std::string_view, PlainMethod> all = {{"int8", {plain_int8, 0.26}},
+                                                              {"2bit", {plain_two_bit, 0.07}},
+                                                              {"fp8", {plain_fp8, 0.26}},
+                                                              {"sign", {plain_sign, 0.04}}};
   return all;
 }
 
@@ -166,7 +172,7 @@ class QuantisedOracle {
   }
 
  private:
-  PlainCoder coder() const { return plain_coders().at(options_.method->name); }
+  PlainCoder coder() const { return plain_methods().at(options_.method->name).code; }
 
   std::vector<float> sent_sums(std::size_t number, std::size_t begin, std::size_t end) const {
     std::vector<float> sums = part(kept_sums_, begin, end);
