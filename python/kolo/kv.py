@@ -18,7 +18,7 @@ import math
 import sys
 from ctypes import POINTER, byref, c_int32, c_int64, c_void_p, cast
 from types import TracebackType
-from typing import Any, Callable, NamedTuple, Sequence, Union
+from typing import Any, Callable, NamedTuple, Sequence, Type, Union
 
 from . import _c, _dtypes
 from ._buffers import Memory, array_at, memory_of, new_array
@@ -51,7 +51,6 @@ class _Known(NamedTuple):
     key: Key
     shape: tuple[int, ...]
     dtype: _dtypes.DType
-    like: Any
 
     def shape_of(self, count: int) -> tuple[int, ...]:
         """The shape of so many elements, which are whole rows."""
@@ -78,7 +77,7 @@ class KVStore(Owner):
         self._pointer = c_void_p()
         self._known: dict[str, _Known | None] = {}
         self._versions: dict[str, Version] = {}
-        self._updater: Any = None
+        self._updaters: list[Any] = []
         self._error: BaseException | None = None
         call(library().kolo_parameters_open, group._pointer, byref(options), byref(self._pointer), runtime=group._handle.pointer)
         self._owned = Owned(self._pointer, library().kolo_parameters_release, made_of=group._owned)
@@ -93,11 +92,10 @@ class KVStore(Owner):
         def each(key: Key, value: Any) -> None:
             memory, name = memory_of(value, f"the value of {key!r}"), str(key)
             shape = tuple(memory.shape)
-            buffer = memory.parameter()
             former = self._known.get(name)
-            self._known[name] = _Known(key, shape, memory.dtype, value)  # Others may push before this call returns.
+            self._known[name] = _Known(key, shape, memory.dtype)  # Others may push before this call returns.
             try:
-                check(library().kolo_parameters_init(self._pointer, name.encode(), byref(buffer), math.prod(shape[1:])))
+                check(library().kolo_parameters_init(self._pointer, name.encode(), byref(memory.parameter()), math.prod(shape[1:])))
             except KoloError:
                 self._known[name] = former
                 raise
@@ -183,8 +181,9 @@ class KVStore(Owner):
 
         function = _c.kolo_updater_update(update)
         struct = _c.kolo_updater(update=function)
+        self._updaters.append(function)
         self._run(lambda: check(library().kolo_parameters_set_updater(self._pointer, byref(struct))))
-        self._updater = function  # The former one has no calls left.
+        del self._updaters[:-1]  # They have no calls left.
 
     def barrier(self) -> None:
         """Waits until all ranks have called it and all their earlier pushes are applied."""
@@ -200,7 +199,7 @@ class KVStore(Owner):
     def __enter__(self) -> KVStore:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: Type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None:
             self.close()
 
@@ -220,8 +219,13 @@ class KVStore(Owner):
     def _run(self, function: Callable[[], Any]) -> Any:
         """Calls `function` so that signals interrupt the wait for it."""
         results = []
+
+        def run() -> int:
+            results.append(function())
+            return int(_c.KOLO_OK)
+
         try:
-            call(lambda: results.append(function()), runtime=self._group._handle.pointer, keep=self)
+            call(run, runtime=self._group._handle.pointer, keep=self)
         except KoloError as error:
             cause, self._error = self._error, None
             raise error from cause
@@ -234,18 +238,20 @@ class KVStore(Owner):
         for memory in memories:
             if known is not None and tuple(memory.shape) != known.shape:
                 raise UsageError(f"push of {key!r}: the shape is {tuple(memory.shape)}, and that of the key {known.shape}")
-        return (_c.kolo_buffer * len(memories))(*(memory.parameter() for memory in memories)), len(memories)
+        buffers = (_c.kolo_buffer * len(memories))(*(memory.parameter() for memory in memories))
+        buffers._memories = memories  # Lives as long as they are in use.
+        return buffers, len(memories)
 
     def _new(self, key: Key, rows: int | None = None) -> Any:
         known = self._known.get(str(key))
         if known is None:
             raise UsageError(f"pull of {key!r}: the store has no such key; init creates it")
-        return new_array(known.shape if rows is None else (rows, *known.shape[1:]), known.dtype, known.like)
+        return new_array(known.shape if rows is None else (rows, *known.shape[1:]), known.dtype)
 
     def _read(self, key: Key, function: Any, out: Any, rows: tuple[Any, ...], values: tuple[Any, ...] = ()) -> None:
         version, name = _c.kolo_parameters_version(), str(key)
-        buffer = memory_of(out, "out", writable=True).parameter()
-        check(function(self._pointer, name.encode(), *values, byref(buffer), *rows, byref(version)))
+        memory = memory_of(out, "out", writable=True)
+        check(function(self._pointer, name.encode(), *values, byref(memory.parameter()), *rows, byref(version)))
         self._versions[name] = Version(version.updates, version.slowest)
 
 

@@ -202,6 +202,9 @@ def misuse(job):
     with raises(kolo.MismatchError, "set_optimizer"):
         kv.set_optimizer("sgd", lr=1.0 + job.rank)
     same(kv.pull("w"), w)  # It goes on.
+    kv.init(1, np.float32(2))
+    kv.push(1, [np.float32(3), np.float32(4)])
+    same(kv.pull(1), np.array(14, np.float32))
     kv.close()
     with raises(kolo.UsageError, "the store has been closed"):
         kv.pull("w")
@@ -224,10 +227,10 @@ def failing(job):
 
 def lost(job):
     kv = create("dist_async", job, staleness=0)
-    kv.init("w", np.zeros(3, np.float32))
-    if job.rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
     with raises(kolo.PeerLostError) as found:
+        kv.init("w", np.zeros(3, np.float32))
+        if job.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
         kv.push("w", np.ones(3, np.float32))
         kv.pull("w")
     print(f"lost rank {found.error.peer}")
