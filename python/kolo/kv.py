@@ -296,7 +296,8 @@ def _end() -> None:
     """Closes the stores that are still open, before their jobs end. No thread can be started any more."""
     for store in [] if _uncaught() is not None else list(_open_stores):
         try:
-            check(library().kolo_parameters_close(store._pointer))
+            if store._owned.is_ours():
+                check(library().kolo_parameters_close(store._pointer))
         except ShutdownError:  # The job has been closed first.
             pass
         except KoloError as error:

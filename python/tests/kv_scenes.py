@@ -9,6 +9,7 @@ import numpy as np
 from support import play, raises
 
 import kolo
+from kolo._library import library
 
 TYPES = ("local", "device", "dist_sync", "dist_async")
 
@@ -237,6 +238,22 @@ def lost(job):
     job.abort("a peer is lost")
 
 
+def forked(job):
+    """A forked process has no part in the store, and ends without it."""
+    kv = create("dist_async", job)
+    kv.init("w", np.zeros(3, np.float32))
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # Rather than wait for ever.
+        with raises(kolo.UsageError, "was forked"):
+            kv.pull("w")
+        library().kolo_parameters_release(kv._pointer)
+        os._exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    same(kv.pull("w"), np.zeros(3, np.float32))
+    kv.close()
+
+
 def left_to_the_job(job):
     kv = create("dist_async", job)
     kv.init("w", np.zeros(3, np.float32))
@@ -252,7 +269,7 @@ def left_open():
     same(kv.pull("w"), np.ones(3, np.float32))
 
 
-SCENES = {each.__name__: each for each in (types, bits, slowed, bounded, misuse, failing, lost, left_to_the_job)}
+SCENES = {each.__name__: each for each in (types, bits, slowed, bounded, misuse, failing, forked, lost, left_to_the_job)}
 
 if __name__ == "__main__":
     import sys

@@ -120,6 +120,10 @@ ParameterStore::ParameterStore(Group& group, StoreOptions options)
 }
 
 ParameterStore::~ParameterStore() {
+  if (!group_.state_->is_of_this_process()) {
+    server_.release();  // Its thread is not in this process, and cannot be joined.
+    return;
+  }
   if (std::uncaught_exceptions() > exceptions_) return;
   try {
     close();

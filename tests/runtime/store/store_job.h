@@ -20,7 +20,9 @@ inline void run_store(int ranks, const std::function<void(Runtime&)>& body) {
   Mutex mutex;
   std::string first;
   try {
-    RuntimeJob(ranks, test_options()).run([&](Runtime& runtime) {
+    Options options = test_options();
+    options.calibrate = "off";
+    RuntimeJob(ranks, options).run([&](Runtime& runtime) {
       try {
         body(runtime);
       } catch (const std::exception& e) {
