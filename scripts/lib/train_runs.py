@@ -21,6 +21,8 @@ TASKS = {
 # steps must last longer than the rise of the learning rate.
 WARM_UP = {"mnist": "warmup=W,ramp=W", "cifar10": "warmup=W,ramp=W", "gpt": "warmup=W"}
 WARM_UP_SHARE = {"mnist": 0.1, "cifar10": 0.1, "gpt": 0.15}
+# Threshold of 2-bit codes by task; with AdamW, of directions.
+THRESHOLD = {"mnist": "0.1", "cifar10": "0.1", "gpt": "1"}
 # Further options of top-k, by task.
 RULES = {"gpt": ",rule=lossless"}
 # Tensors that are not sent sparsely, by task: the embeddings of GPT are 5 % of it, and rows of rare bytes would wait.
@@ -39,16 +41,18 @@ def options_of(task, data):
 
 def compression_of(task, spec):
     """The arguments of kolo-train for a spec of all tensors that may be sparse."""
-    if not spec.startswith("topk"):
+    if not spec.startswith(("topk", "2bit", "sign")):
         return ["--compression", spec]
     dense = DENSE.get(task, "")
-    spec = spec.replace(")", RULES.get(task, "") + ")")
+    if spec.startswith("topk"):
+        spec = spec.replace(")", RULES.get(task, "") + ")")
     return ["--compression", f"{dense}*={spec}" if dense else spec]
 
 
 def warmed_up(task, spec, steps):
-    """`spec`, in which WARM-UP is replaced by the task's warm-up, and W by the task's share of all steps."""
-    return spec.replace("WARM-UP", WARM_UP[task]).replace("=W", f"={max(1, round(steps * WARM_UP_SHARE[task]))}")
+    """`spec`, in which the task's warm-up and threshold replace WARM-UP and THRESHOLD, and its share of all steps W."""
+    spec = spec.replace("WARM-UP", WARM_UP[task]).replace("THRESHOLD", THRESHOLD[task])
+    return spec.replace("=W", f"={max(1, round(steps * WARM_UP_SHARE[task]))}")
 
 
 def with_options(arguments, extra):

@@ -75,6 +75,7 @@ class Tables(unittest.TestCase):
         self.assertEqual(table.spec_of("mnist", "top-k 1 %, warm-up", 600),
                          "topk(0.01,warmup=60,ramp=60,route=owners)")
         self.assertEqual(table.spec_of("gpt", "top-k 1 %, warm-up", 600), "topk(0.01,warmup=90,route=owners)")
+        self.assertEqual(table.spec_of("gpt", "2 bits, warm-up", 600), "2bit(1,warmup=90,route=owners)")
         self.assertFalse(table.has("gpt", "top-k 1 %, warm-up, dgc"))
         self.assertTrue(table.has("mnist", "top-k 1 %, warm-up, dgc"))
 
@@ -114,6 +115,8 @@ class Tables(unittest.TestCase):
     def test_top_k_leaves_embeddings_dense_and_takes_all_sums_of_gpt(self):
         self.assertEqual(train_runs.compression_of("mnist", "topk(0.01)"), ["--compression", "topk(0.01)"])
         self.assertEqual(train_runs.compression_of("gpt", "fp16"), ["--compression", "fp16"])
+        self.assertEqual(train_runs.compression_of("gpt", "sign(warmup=9)"),
+                         ["--compression", "embedding*=fp16,*=sign(warmup=9)"])
         self.assertEqual(train_runs.compression_of("gpt", "topk(0.01,warmup=9)"),
                          ["--compression", "embedding*=fp16,*=topk(0.01,warmup=9,rule=lossless)"])
 
