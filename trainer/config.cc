@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -23,9 +24,57 @@ void require(bool condition, const std::string& what) {
 /// The value of an option in the form in which ranks and runs compare it.
 std::string compared(const Config& config, const ConfigOption& option) {
   if (option.name == "--vocabulary" && !config.vocabulary) return "all words";
+  if (option.name == "--every") return std::to_string(exchange_every(config));
   if (option.name != "--loss-scale") return option.text();
   const LossScaler::Options scaling = update_options(config).loss_scale;
   return fmt::format("{} {}", static_cast<int>(scaling.mode), scaling.scale);
+}
+
+/// Checks the options of exchanges. Errors: KoloError(kConfig) naming options that exclude each
+/// other.
+void require_exchange(const Config& c) {
+  Config copy = c, unchanged;
+  const std::vector<ConfigOption> options = exchange_options(copy);
+  const std::vector<ConfigOption> defaults = exchange_options(unchanged);
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    const bool is_outer = options[i].name.starts_with("--outer");
+    require(options[i].text() == defaults[i].text() || c.exchange == "diloco" ||
+                (c.exchange == "local" && !is_outer),
+            fmt::format("{} {}: needs --exchange {}diloco", options[i].name, options[i].text(),
+                        is_outer ? "" : "local or "));
+  }
+  if (!has_local_steps(c)) return;
+  const std::string local = "--exchange " + c.exchange + " with ";
+  require(c.shard == "none", local + "--shard: each rank updates all weights; set --shard none");
+  require(c.uneven != "join", local + "--uneven join: local steps need no join; set --uneven pad");
+  require(c.weight_average == 0.0f,
+          local + "--weight-average: exchanges average weights already; leave it out");
+  require(update_options(c).loss_scale.mode == LossScaler::Mode::kOff,
+          local +
+              "a loss scale: ranks would skip different steps; set --loss-scale off, or "
+              "--precision bfloat16");
+  require(c.fragments <= exchange_every(c),
+          fmt::format("--fragments {} with --every {}: each needs a step of its own", c.fragments,
+                      exchange_every(c)));
+  require(
+      c.overlap < exchange_every(c) / c.fragments,
+      fmt::format("--overlap {} with --every {} and --fragments {}: one exchange is under way at "
+                  "a time, so --overlap must be below {}",
+                  c.overlap, exchange_every(c), c.fragments, exchange_every(c) / c.fragments));
+}
+
+/// Checks --balance. Errors: KoloError(kConfig) naming an option that excludes unequal batches.
+void require_balance(const Config& c) {
+  if (c.balance == "off") return;
+  require(c.uneven != "join",
+          "--balance with --uneven join: ranks that join have no samples; set --uneven pad");
+  require(!has_local_steps(c),
+          fmt::format("--balance with --exchange {}: ranks would take local steps of unequal "
+                      "length; set --exchange dense",
+                      c.exchange));
+  require(c.balance != "auto" || !c.runtime.reproducible,
+          "--balance auto with --reproducible on: it follows measured times; name rates instead, "
+          "such as --balance 2,1");
 }
 
 }  // namespace
@@ -78,13 +127,15 @@ void validate(const Config& c, const Catalog& catalog) {
   require(!c.run.empty() || !c.stop_after, "--stop-after: needs --run DIR");
   require(!c.run.empty() || c.resume != "auto", "--resume auto: needs --run DIR");
   require(!c.prompt.empty(), "--prompt must hold at least one byte");
+  require_exchange(c);
+  require_balance(c);
   update_options(c);
 }
 
 std::vector<ConfigOption> options_of(Config& c) {
   std::vector<ConfigOption> all = job_options(c);
-  for (const auto& more :
-       {model_options(c), data_options(c), learning_options(c), run_options(c)}) {
+  for (const auto& more : {model_options(c), data_options(c), learning_options(c),
+                           exchange_options(c), run_options(c)}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;
@@ -107,6 +158,29 @@ std::string parsed_decay_rules(const std::string& text) {
   return text;
 }
 
+std::string parsed_balance(const std::string& text) {
+  parse_rates(text);
+  return text;
+}
+
+std::vector<double> parse_rates(const std::string& text) {
+  std::vector<double> rates;
+  if (text == "off" || text == "auto") return rates;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    char* rest = nullptr;
+    const double rate = std::strtod(part.c_str(), &rest);
+    if (part.empty() || *rest != '\0' || !std::isfinite(rate) || rate <= 0.0) {
+      throw_config_error(fmt::format(
+          "--balance {}: name off, auto, or the rates of all ranks, such as 2,1,1", text));
+    }
+    rates.push_back(rate);
+    begin = end + 1;
+  }
+  return rates;
+}
+
 UpdateGate::Options update_options(const Config& config) {
   return {.clip_norm = config.clip_norm,
           .loss_scale = parse_loss_scale(config.loss_scale, parse_precision(config.precision))};
@@ -116,6 +190,10 @@ float peak_lr(const Config& config, int ranks) {
   if (config.lr_scaling == "linear") return config.lr * static_cast<float>(ranks);
   if (config.lr_scaling == "sqrt") return config.lr * std::sqrt(static_cast<float>(ranks));
   return config.lr;
+}
+
+std::size_t exchange_every(const Config& config) {
+  return config.every.value_or(config.exchange == "diloco" ? 100 : 8);
 }
 
 Uneven parse_uneven(const std::string& text) {

@@ -34,6 +34,7 @@ struct Config : ModelOptions {
   std::size_t batch = 16;            ///< Samples per rank in one backward pass.
   std::size_t accumulation = 1;      ///< Backward passes per step; their gradients add up.
   std::string uneven = "pad";        ///< "pad", "drop" or "join"; see `Uneven`.
+  std::string balance = "off";       ///< "off", "auto", or the rates of all ranks; see `Balance`.
   std::uint64_t seed = 1;
   int threads = 1;                            ///< Threads of the mathematics library per rank.
   std::optional<std::size_t> loader_threads;  ///< Threads of `DataLoader`; empty: 1 if a core is
@@ -45,15 +46,24 @@ struct Config : ModelOptions {
   std::string lr_schedule = "cosine";  ///< A name in `Catalog::lr_schedules`.
   float final_lr_share = 0.1f;         ///< Learning rate of the last step as a share of `lr`.
   std::size_t warmup_steps = 0;
-  std::string lr_scaling = "none";  ///< "none", "linear" or "sqrt"; see `peak_lr`.
-  double clip_norm = 0.0;           ///< Limit of the norm of all gradients; 0: no limit.
-  std::string decay_rules;          ///< See `parse_decay_rules`.
-  std::string shard = "none";    ///< State divided among ranks: "none", "optimizer", "gradients".
-  float weight_average = 0.0f;   ///< Decay of the running mean of the weights; 0: no mean.
-  std::optional<double> target;  ///< Value of the task's metric at which training ends; empty:
-                                 ///< none.
-  std::string augment;           ///< See `parse_augmentation`.
-  float label_smoothing = 0.0f;  ///< For tasks with classes; see SoftmaxCrossEntropy.
+  std::string lr_scaling = "none";   ///< "none", "linear" or "sqrt"; see `peak_lr`.
+  double clip_norm = 0.0;            ///< Limit of the norm of all gradients; 0: no limit.
+  std::string decay_rules;           ///< See `parse_decay_rules`.
+  std::string shard = "none";        ///< State divided among ranks: "none", "optimizer",
+                                     ///< "gradients".
+  std::string exchange = "dense";    ///< Mode in which ranks exchange: "dense", "local", "diloco".
+  std::optional<std::size_t> every;  ///< Steps between exchanges; see `exchange_every`.
+  std::size_t local_after = 0;       ///< Number of dense steps before the first local step.
+  std::string local_unit = "rank";   ///< Unit that takes local steps: "rank" or "node".
+  float outer_lr = 0.7f;             ///< Learning rate of the outer optimizer of "diloco".
+  float outer_momentum = 0.9f;       ///< Momentum of the outer optimizer of "diloco".
+  std::size_t fragments = 1;         ///< Number of parts of the weights, exchanged in turn.
+  std::size_t overlap = 0;           ///< Steps of training during which an exchange is in flight.
+  float weight_average = 0.0f;       ///< Decay of the running mean of the weights; 0: no mean.
+  std::optional<double> target;      ///< Value of the task's metric at which training ends; empty:
+                                     ///< none.
+  std::string augment;               ///< See `parse_augmentation`.
+  float label_smoothing = 0.0f;      ///< For tasks with classes; see SoftmaxCrossEntropy.
 
   std::string precision = "float32";  ///< See `parse_precision`.
   std::string gradients = "auto";     ///< See `gradient_dtype`.
@@ -94,11 +104,13 @@ struct Config : ModelOptions {
 };
 
 /// Converts an option's text to the canonical form in which ranks and runs compare it. Errors:
-/// those of `parse_precision`, `parse_gradients`, `parse_augmentation` and `parse_decay_rules`.
+/// those of `parse_precision`, `parse_gradients`, `parse_augmentation`, `parse_decay_rules` and
+/// `parse_rates`.
 std::string parsed_precision(const std::string& text);
 std::string parsed_gradients(const std::string& text);
 std::string parsed_augmentation(const std::string& text);
 std::string parsed_decay_rules(const std::string& text);
+std::string parsed_balance(const std::string& text);
 
 // To add an option, add a field above and its row here. On the command line, the names that the
 // catalog offers follow the help text.
@@ -115,7 +127,8 @@ inline std::vector<ConfigOption> job_options(Config& c) {
       {"--format", &c.format, "Kind of the data set, or auto: the first that the files look like"},
       {"--epochs", &c.epochs, "Passes over the training data", kAtLeastOne, kOfRanks},
       {"--steps", &c.steps, "Training steps, in place of --epochs", kAtLeastOne, kOfRanks},
-      {"--batch", &c.batch, "Samples per rank and pass", kAtLeastOne, kOfRanks},
+      {"--batch", &c.batch, "Samples per rank and pass; auto: as --balance auto", kAtLeastOne,
+       kOfRanks},
       {"--accumulate", &c.accumulation,
        "Passes per step, whose gradients add up before they are sent", kAtLeastOne,
        kOfRanks | kNotOnGpus},
@@ -125,6 +138,11 @@ inline std::vector<ConfigOption> job_options(Config& c) {
        "left out; join: the first ranks get whole batches, those that get nothing wait in Kolo's "
        "join",
        Choices{"pad", "drop", "join"}},
+      {"--balance", &c.balance,
+       "How the samples of a pass, --batch for each rank, are dealt out: off: equally; auto: by "
+       "the "
+       "speed of ranks, measured in every 20 steps; or by these rates of all ranks: 2,1,1",
+       TextForm{"off|auto|RATES", parsed_balance}, kOfRanks | kNotOnGpus},
       {"--seed", &c.seed, "Seed of initial weights, sample order and generated text"},
       {"--threads", &c.threads, "Compute threads per rank", kAtLeastOne, kOfRank},
       {"--loader-threads", &c.loader_threads,
@@ -220,6 +238,38 @@ inline std::vector<ConfigOption> learning_options(Config& c) {
   };
 }
 
+inline std::vector<ConfigOption> exchange_options(Config& c) {
+  constexpr unsigned kTraits = kNewer | kNotOnGpus;
+  return {
+      {"--exchange", &c.exchange,
+       "What ranks exchange: dense: the gradients of every step; local: their weights, every so "
+       "many steps, which become their mean; diloco: the same, and the mean of their movements is "
+       "a gradient for Nesterov's momentum",
+       Choices{"dense", "local", "diloco"}, kTraits},
+      {"--every", &c.every,
+       "Steps between two exchanges of weights; unless given 8 for local, 100 for diloco. local "
+       "with 1 is dense",
+       kAtLeastOne, kTraits},
+      {"--local-after", &c.local_after,
+       "Steps at the beginning in which all ranks average gradients, before local steps begin",
+       kAny, kTraits},
+      {"--local-unit", &c.local_unit,
+       "What takes local steps: each rank, or each node, whose ranks average the gradients of "
+       "every "
+       "step",
+       Choices{"rank", "node"}, kTraits},
+      {"--outer-lr", &c.outer_lr, "diloco: learning rate of the mean movement", kPositive, kTraits},
+      {"--outer-momentum", &c.outer_momentum, "diloco: its momentum", kShareBelowOne, kTraits},
+      {"--fragments", &c.fragments,
+       "Parts of the weights that are exchanged in turn, each once in --every steps", kAtLeastOne,
+       kTraits},
+      {"--overlap", &c.overlap,
+       "Steps during which an exchange of weights is under way while training goes on; 0: training "
+       "waits",
+       kAny, kTraits},
+  };
+}
+
 inline std::vector<ConfigOption> run_options(Config& c) {
   return {
       {"--run", &c.run,
@@ -288,6 +338,20 @@ UpdateGate::Options update_options(const Config& config);
 /// The highest learning rate of a job of `ranks` ranks: `config.lr`, multiplied by the number of
 /// ranks for `lr_scaling` "linear" and by its square root for "sqrt".
 float peak_lr(const Config& config, int ranks);
+
+/// Parses the rates of all ranks, such as "2,1,1". Returns no rates for "off" and "auto". Errors:
+/// KoloError(kConfig).
+std::vector<double> parse_rates(const std::string& text);
+
+/// The number of steps between exchanges of weights: `config.every` if it is set, otherwise 100 for
+/// `exchange` "diloco" and 8 for "local".
+std::size_t exchange_every(const Config& config);
+
+/// Returns true if ranks take local steps. "local" with an exchange after every step counts as
+/// "dense".
+inline bool has_local_steps(const Config& config) {
+  return config.exchange == "diloco" || (config.exchange == "local" && exchange_every(config) > 1);
+}
 
 /// Parses "drop" and "join"; every other text counts as "pad". `validate` rejects other texts.
 Uneven parse_uneven(const std::string& text);

@@ -1,5 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""Runs jobs of torch over the backend `kolo`: the scenes of torch_scenes.py and torch_training_scenes.py.
+"""Runs jobs of torch over the backend `kolo`: the scenes of torch_scenes.py, torch_training_scenes.py and
+torch_local_scenes.py.
 
     torch_test.py LIBRARY [mpi=1 ucx=1]
 """
@@ -82,6 +83,23 @@ class Training(Scenes):
 
     def test_a_lost_rank(self):
         self.check_lost()
+
+
+class Local(Scenes):
+    file = "torch_local_scenes.py"
+
+    def test_ranks_that_train_apart(self):
+        self.check("local,diloco,state,misuse")
+
+    def test_three_ranks(self):
+        self.check("local,diloco,some_ranks,balanced", nodes=[3])
+
+    def test_balanced_batches(self):
+        self.check("balanced,measured")
+
+    @job.needs_ucx
+    def test_bytes_between_nodes(self):
+        self.check("bytes_sent,diloco", nodes=[1, 1])
 
 
 if __name__ == "__main__":

@@ -466,10 +466,11 @@ def lost():
     os._exit(0)
 
 
-def main():
+def play_in_job(scenes):
     dist.init_process_group("kolo", timeout=timedelta(seconds=60))
-    play(globals())
+    play(scenes)
     dist.destroy_process_group()
 
 
-main()
+if __name__ == "__main__":
+    play_in_job(globals())

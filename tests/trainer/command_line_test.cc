@@ -51,6 +51,19 @@ TEST(CommandLineTest, ModelDecidesDefaultsAndOptionsOverrideThem) {
   EXPECT_EQ(changed.lr, 0.5f);
 }
 
+TEST(CommandLineTest, ABatchMayFollowTheSpeedOfRanks) {
+  for (const std::vector<const char*>& spelling :
+       {std::vector<const char*>{"--batch", "auto"}, {"--batch=auto"}, {"--balance", "auto"}}) {
+    std::vector<const char*> arguments = {"--data", "d", "--model", "lenet"};
+    arguments.insert(arguments.end(), spelling.begin(), spelling.end());
+    const CommandLine parsed = parse(arguments);
+    EXPECT_EQ(parsed.config.balance, "auto");
+    EXPECT_EQ(parsed.config.batch, 32u);
+    EXPECT_THAT(parsed.settings, testing::Contains(Setting{"balance", "auto"}));
+  }
+  EXPECT_EQ(parse({"--data", "d", "--batch", "7", "--balance", "2,1"}).config.batch, 7u);
+}
+
 // No changed option is silently ignored. A value equal to the default changes nothing.
 TEST(CommandLineTest, AnOptionThatNothingInTheJobReadsIsAUsageError) {
   const std::vector<std::vector<const char*>> ignored = {
@@ -216,11 +229,9 @@ TEST(CommandLineTest, UnknownChoicesAreUsageErrorsWithTheNearestName) {
 
 /// Gives the field another value that the option accepts.
 void change(const ConfigOption& option) {
-  static const std::map<std::string, std::string> texts = {{"--augment", "crop"},
-                                                           {"--decay-rules", "b=0.5"},
-                                                           {"--precision", "bfloat16"},
-                                                           {"--gradients", "bfloat16"},
-                                                           {"--loss-scale", "512"}};
+  static const std::map<std::string, std::string> texts = {
+      {"--augment", "crop"},       {"--balance", "2,1"},        {"--decay-rules", "b=0.5"},
+      {"--precision", "bfloat16"}, {"--gradients", "bfloat16"}, {"--loss-scale", "512"}};
   std::visit(
       [&](auto* field) {
         using T = std::remove_cvref_t<decltype(*field)>;

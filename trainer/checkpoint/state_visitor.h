@@ -33,13 +33,20 @@ class StateVisitor {
   virtual bool has_other_ranks() const = 0;
 
   void shared(std::string_view name, const Shape& shape, std::span<float> values) {
-    visit(Reach::kShared, name, {"F32", shape, std::as_writable_bytes(values)});
+    visit(reach_, name, {"F32", shape, std::as_writable_bytes(values)});
   }
-  void shared(std::string_view name, float& value) { visit_number(Reach::kShared, name, value); }
-  void shared(std::string_view name, double& value) { visit_number(Reach::kShared, name, value); }
-  void shared(std::string_view name, std::uint64_t& value) {
-    visit_number(Reach::kShared, name, value);
+  void shared(std::string_view name, float& value) { visit_number(reach_, name, value); }
+  void shared(std::string_view name, double& value) { visit_number(reach_, name, value); }
+  void shared(std::string_view name, std::uint64_t& value) { visit_number(reach_, name, value); }
+  /// Calls `visit`, and visits as own pieces all pieces that it passes to `shared`, except lists.
+  /// Use it for state that is usually equal on all ranks, while it differs between ranks.
+  template <typename Visit>
+  void as_own(const Visit& visit) {
+    reach_ = Reach::kOwn;
+    visit();
+    reach_ = Reach::kShared;
   }
+
   /// Visits a shared list, whose length may change between steps.
   virtual void shared(std::string_view name, std::vector<double>& list) = 0;
 
@@ -83,6 +90,8 @@ class StateVisitor {
   void visit_number(Reach reach, std::string_view name, T& value) {
     visit(reach, name, {dtype_of(value), Shape{}, std::as_writable_bytes(std::span(&value, 1))});
   }
+
+  Reach reach_ = Reach::kShared;  // reach of pieces passed to `shared`; see `as_own`
 };
 
 /// A part of training whose state can be saved and restored between steps.

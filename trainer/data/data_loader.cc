@@ -100,6 +100,16 @@ DataLoader::DataLoader(const Dataset& dataset, const Options& options)
       order_(dataset.size(), options.seed),
       memories_(options.threads + 1, BatchMemory(dataset.format(), options.batch)) {}
 
+void DataLoader::take_batches(const std::vector<std::size_t>& batches) {
+  check(batches.size() == options_.ranks, "every rank has a batch");
+  ahead_.clear();  // waits for batches that are being prepared
+  options_.batch = batches[options_.rank];
+  std::vector<std::size_t> in_step = batches;
+  for (std::size_t& samples : in_step) samples *= options_.accumulation;
+  sharding_ = Sharding(dataset_.size(), in_step, options_.uneven);
+  memories_.assign(options_.threads + 1, BatchMemory(dataset_.format(), options_.batch));
+}
+
 Batch DataLoader::load(std::uint64_t epoch, std::size_t step, std::size_t pass) {
   check(step < steps_per_epoch() && pass < options_.accumulation,
         "a step lies within its epoch, a pass within its step");

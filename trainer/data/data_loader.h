@@ -112,6 +112,11 @@ class DataLoader {
 
   DataLoader(const Dataset& dataset, const Options& options);
 
+  /// Changes the numbers of samples per batch from the next `load` on. `batches` has one number for
+  /// each rank, in rank order. Before: their sum is the former sum, so that a step keeps its
+  /// samples.
+  void take_batches(const std::vector<std::size_t>& batches);
+
   std::size_t steps_per_epoch() const { return sharding_.steps(); }
 
   /// Returns batch `pass` of a step; it is valid until the next call. Before: step <

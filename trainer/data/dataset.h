@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <numeric>
 #include <ranges>
 #include <span>
 #include <string>
@@ -218,13 +220,26 @@ enum class Uneven {
 ///                                                                      6 7 8 | 9      (join)
 ///                                                                      none           (drop)
 ///
+/// Ranks may take unequal parts of a step. In the last step the parts are then in proportion to
+/// those of a full step, except with kJoin.
+///
 /// Every rank has the same number of steps, so no rank waits forever. No sample occurs twice in an
-/// epoch, and the samples of a step depend only on N·B.
+/// epoch, and the samples of a step depend only on the number of samples in a full step.
 class Sharding {
  public:
   /// Before: all numbers are greater than 0.
   Sharding(std::size_t samples, std::size_t ranks, std::size_t batch, Uneven uneven = Uneven::kPad)
-      : samples_(samples), ranks_(ranks), batch_(batch), uneven_(uneven) {}
+      : Sharding(samples, std::vector<std::size_t>(ranks, batch), uneven) {}
+  /// Divides steps into unequal parts; `batches` has the number of samples of each rank in a step.
+  Sharding(std::size_t samples, const std::vector<std::size_t>& batches,
+           Uneven uneven = Uneven::kPad)
+      : samples_(samples),
+        ranks_(batches.size()),
+        is_even_(std::ranges::count(batches, batches.front()) == std::ssize(batches)),
+        before_(batches.size() + 1),
+        uneven_(uneven) {
+    std::partial_sum(batches.begin(), batches.end(), before_.begin() + 1);
+  }
 
   /// The number of steps per epoch; with kDrop, 0 if there are fewer samples than a step takes.
   std::size_t steps() const {
@@ -236,23 +251,27 @@ class Sharding {
   ShardPart part(std::size_t step, std::size_t rank) const {
     const std::size_t begin = step * global_batch();
     const std::size_t left = samples_ - begin;
-    if (left >= global_batch()) return {begin + rank * batch_, batch_, global_batch(), false};
+    if (left >= global_batch()) {
+      return {begin + before_[rank], before_[rank + 1] - before_[rank], global_batch(), false};
+    }
     const bool leaves_out_ranks = left <= samples_before(ranks_ - 1, left);
     const std::size_t before = samples_before(rank, left);
     return {begin + before, samples_before(rank + 1, left) - before, left, leaves_out_ranks};
   }
 
  private:
-  std::size_t global_batch() const { return ranks_ * batch_; }
+  std::size_t global_batch() const { return before_.back(); }
   /// The number of samples that the first `ranks` ranks take in a last step of `left` samples.
   std::size_t samples_before(std::size_t ranks, std::size_t left) const {
-    if (uneven_ == Uneven::kJoin) return std::min(left, ranks * batch_);
+    if (uneven_ == Uneven::kJoin) return std::min(left, before_[ranks]);
+    if (!is_even_) return left * before_[ranks] / global_batch();
     return ranks * (left / ranks_) + std::min(ranks, left % ranks_);
   }
 
   std::size_t samples_;
   std::size_t ranks_;
-  std::size_t batch_;
+  bool is_even_;
+  std::vector<std::size_t> before_;  // by rank, samples of all lower ranks in a full step
   Uneven uneven_;
 };
 

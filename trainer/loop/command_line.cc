@@ -135,10 +135,23 @@ void require_read(const CLI::App& app, const Config& c, const Catalog& catalog) 
   }
 }
 
+/// Returns the arguments, with "--batch auto" replaced by "--balance auto".
+std::vector<const char*> with_balance(int argc, const char* const* argv) {
+  std::vector<const char*> arguments(argv, argv + argc);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view argument = arguments[i];
+    if (argument == "--batch=auto") arguments[i] = "--balance=auto";
+    if (argument != "--batch" || i + 1 == arguments.size()) continue;
+    if (std::string_view(arguments[i + 1]) == "auto") arguments[i] = "--balance";
+  }
+  return arguments;
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv, const Catalog& catalog,
                                DataOption data) {
+  const std::vector<const char*> arguments = with_balance(argc, argv);
   CLI::App app(
       "Trains a model on all ranks of a job; start it alone or under mpirun.\n\n"
       "  kolo-train evaluate --weights FILE OPTIONS    loss and metric on held-out data\n"
@@ -151,7 +164,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Catalog&
       "kolo-train");
   CommandLine result;
   try {
-    result.config = find_defaults(catalog, argc, argv);
+    result.config = find_defaults(catalog, static_cast<int>(arguments.size()), arguments.data());
     Config& config = result.config;
     app.option_defaults()->always_capture_default();
     app.footer(help_footer());
@@ -163,7 +176,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Catalog&
     add_runtime_options(app, config.runtime);
     add_config_option(app);
     naming_config_file(app, [&] {
-      app.parse(argc, argv);
+      app.parse(static_cast<int>(arguments.size()), arguments.data());
       validate(config, catalog);
       require_read(app, config, catalog);
     });

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,6 +12,7 @@
 #include "comm/base/clock.h"
 #include "runtime/api/kolo.h"
 #include "trainer/catalog.h"
+#include "trainer/checkpoint/memory_state.h"
 #include "trainer/checkpoint/state_visitor.h"
 #include "trainer/checkpoint/stored_weights.h"
 #include "trainer/compute/device.h"
@@ -60,35 +63,50 @@ std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const 
   return model;
 }
 
-/// Averages a model's buffers over ranks. Buffers such as running statistics differ between ranks
-/// during training. Their means are evaluated and saved; training continues with the buffers of
-/// each rank.
+/// Averages over ranks a model's buffers and, on request, its weights. Buffers such as running
+/// statistics differ between ranks during training; weights differ during local steps. The means
+/// are evaluated and saved; training continues with the buffers and weights of each rank.
 ///
 /// Threads: one. `runtime` and `parameters` outlive this object.
-class BufferMeans final : public Stateful {
+class RankMeans {
  public:
-  BufferMeans(Runtime& runtime, ParameterSet& parameters)
+  RankMeans(Runtime& runtime, ParameterSet& parameters)
       : runtime_(runtime), parameters_(parameters) {}
 
-  /// Replaces the buffers by their means over all ranks, with equal bits on all ranks. Collective.
-  void begin() {
-    own_ = all();
+  /// Replaces the buffers, and the weights if `with_weights` is true, by their means over all
+  /// ranks, with equal bits on all ranks. Collective.
+  void begin(bool with_weights) {
+    with_weights_ = with_weights;
+    own_.clear();
+    std::vector<kolo::Tensor> in_place;
+    each([&](std::span<float> values) {
+      own_.insert(own_.end(), values.begin(), values.end());
+      in_place.emplace_back(values);
+    });
     if (own_.empty()) return;
-    // All buffers share one all-reduce, because they are small and many.
-    std::vector<float> means = own_;
-    runtime_
-        .all_reduce("buffers", {means.data(), means.size(), DType::kFloat32}, ReduceOp::kAverage)
-        .wait();
-    set(means);
+    // All tensors share one all-reduce, because buffers are small and many.
+    const char* const name = with_weights ? "weights and buffers" : "buffers";
+    runtime_.all_reduce(name, in_place, ReduceOp::kAverage).wait();
   }
-  /// Restores each rank's own buffers.
-  void end() { set(own_); }
+  /// Restores this rank's values, which `begin` has replaced.
+  void end() {
+    std::span<const float> own = own_;
+    each([&](std::span<float> values) {
+      std::ranges::copy(own.first(values.size()), values.begin());
+      own = own.subspan(values.size());
+    });
+  }
 
-  /// Saves or restores the means and this rank's buffers; a job with another number of ranks
+  /// Saves or restores the weights and buffers. The weights are means if `with_weights` is true.
+  /// For the buffers it saves the means and this rank's values; a job with another number of ranks
   /// resumes with the means. Call only while `begin` is not in effect. Collective when saving.
-  void visit_state(StateVisitor& visitor) override {
+  void visit_state(StateVisitor& visitor, bool with_weights) {
     std::deque<Buffer>& buffers = parameters_.buffers();
-    if (!visitor.is_restoring()) begin();
+    if (!visitor.is_restoring()) begin(with_weights);
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      Parameter& parameter = parameters_[i];
+      visitor.shared(kWeights + parameter.name(), parameter.shape(), parameter.value());
+    }
     for (Buffer& buffer : buffers) {
       visitor.shared(kBuffers + buffer.name, buffer.value.shape(), buffer.value.span());
     }
@@ -100,38 +118,31 @@ class BufferMeans final : public Stateful {
   }
 
  private:
-  std::vector<float> all() const {
-    std::vector<float> values;
-    for (const Buffer& buffer : parameters_.buffers()) {
-      values.insert(values.end(), buffer.value.span().begin(), buffer.value.span().end());
-    }
-    return values;
-  }
-  void set(std::span<const float> values) {
-    for (Buffer& buffer : parameters_.buffers()) {
-      buffer.value.assign(values.first(buffer.value.size()));
-      values = values.subspan(buffer.value.size());
+  template <typename Use>
+  void each(const Use& use) {
+    for (Buffer& buffer : parameters_.buffers()) use(buffer.value.span());
+    for (std::size_t i = 0; with_weights_ && i < parameters_.size(); ++i) {
+      use(parameters_[i].value());
     }
   }
 
   Runtime& runtime_;
   ParameterSet& parameters_;
-  std::vector<float> own_;  // this rank's buffers, between `begin` and `end`
+  bool with_weights_ = false;
+  std::vector<float> own_;  // this rank's values, between `begin` and `end`
 };
 
 class CpuLearner final : public Learner, private Stateful {
  public:
   CpuLearner(const Config& config, Runtime& runtime, const Task& task, const Catalog& catalog)
-      : joins_(config.uneven == "join"),
+      : config_(require_offered(config)),
+        runtime_(runtime),
+        task_(task),
+        catalog_(catalog),
+        joins_(config.uneven == "join"),
         samples_per_step_(static_cast<double>(config.batch * config.accumulation)),
-        device_(offered_precision(config)),
-        model_(make_model(config, runtime, task, catalog, device_, origin_)),
-        loss_(task.make_loss(config.batch)),
-        updater_(make_updater(require_offered(config), catalog.optimizers.at(config.optimizer),
-                              runtime, task, model_->parameters(), clock_)),
-        buffer_means_(runtime, model_->parameters()) {
-    model_->parameters().accumulate(config.accumulation);
-    if (config.weight_average > 0.0f) average_.emplace(model_->parameters(), config.weight_average);
+        device_(offered_precision(config)) {
+    build();
   }
 
   std::size_t parameter_count() const override { return model_->parameters().element_count(); }
@@ -144,6 +155,17 @@ class CpuLearner final : public Learner, private Stateful {
   std::string origin() const override { return origin_; }
 
   Stateful* state() override { return this; }
+
+  void take_batch(std::size_t batch) override {
+    MemoryState state;
+    visit_state(state);
+    state.restore();
+    config_.batch = batch;
+    config_.weights.clear();  // the state has the weights
+    config_.weights_part = "all";
+    build();
+    visit_state(state);
+  }
 
   void forward_backward(const Batch& batch, float row_weight) override {
     if (joins_) {
@@ -163,10 +185,10 @@ class CpuLearner final : public Learner, private Stateful {
   }
   void begin_evaluation() override {
     if (average_) average_->swap();
-    buffer_means_.begin();
+    rank_means_->begin(updater_->ranks_differ());
   }
   void end_evaluation() override {
-    buffer_means_.end();
+    rank_means_->end();
     if (average_) average_->swap();
   }
   void evaluate(const Batch& batch) override { sums_ += run(batch, false, 1.0f); }
@@ -174,13 +196,23 @@ class CpuLearner final : public Learner, private Stateful {
   const ParameterSet& parameters() override { return model_->parameters(); }
 
  private:
-  void visit_state(StateVisitor& visitor) override {
+  /// Makes the model, its loss and its updater, which replace the former ones. Collective.
+  void build() {
+    average_.reset();
+    rank_means_.reset();
+    updater_.reset();
+    model_ = make_model(config_, runtime_, task_, catalog_, device_, origin_);
+    loss_ = task_.make_loss(config_.batch);
     ParameterSet& parameters = model_->parameters();
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      visitor.shared(kWeights + parameters[i].name(), parameters[i].shape(), parameters[i].value());
-    }
+    updater_ = make_updater(config_, catalog_.optimizers.at(config_.optimizer), runtime_, task_,
+                            parameters, clock_);
+    rank_means_.emplace(runtime_, parameters);
+    parameters.accumulate(config_.accumulation);
+    if (config_.weight_average > 0.0f) average_.emplace(parameters, config_.weight_average);
+  }
+  void visit_state(StateVisitor& visitor) override {
+    rank_means_->visit_state(visitor, updater_->ranks_differ());
     if (average_) average_->visit_state(visitor);
-    buffer_means_.visit_state(visitor);
     visitor.part_of_sum("loss", sums_.loss);
     visitor.part_of_sum("score", sums_.score);
     visitor.part_of_sum("rows", sums_.rows);
@@ -195,6 +227,10 @@ class CpuLearner final : public Learner, private Stateful {
     return loss_->evaluate(output, batch.targets, row_weight);
   }
 
+  Config config_;
+  Runtime& runtime_;
+  const Task& task_;
+  const Catalog& catalog_;
   const bool joins_;               // whether ranks without samples join
   const double samples_per_step_;  // samples of this rank in a full step
   Device device_;
@@ -204,7 +240,7 @@ class CpuLearner final : public Learner, private Stateful {
   SteadyClock clock_;
   std::unique_ptr<ParameterUpdater> updater_;
   std::optional<WeightAverage> average_;
-  BufferMeans buffer_means_;
+  std::optional<RankMeans> rank_means_;
   LossSums sums_;
 };
 

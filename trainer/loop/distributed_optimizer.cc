@@ -50,29 +50,23 @@ std::vector<bool> find_sparse(const ParameterSet& parameters, const GradientSet&
 
 }  // namespace
 
-DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& parameters,
+DistributedOptimizer::DistributedOptimizer(Group& group, ParameterSet& parameters,
                                            std::unique_ptr<Optimizer> optimizer,
                                            const Options& options, const Clock& clock)
-    : runtime_(runtime),
+    : options_(options),
+      group_(&group),
       parameters_(parameters),
-      shares_(parameters, static_cast<std::size_t>(runtime.world_size()),
-              shard_bucket_bytes(runtime.options())),
+      shares_(parameters, static_cast<std::size_t>(group.size()), options.norm_bytes),
       optimizer_(std::move(optimizer)),
       gate_(options.gate),
       clock_(clock),
       places_(places_of(parameters)),
-      gradients_(register_gradients(
-          runtime, parameters, {.dtype = options.gradient_dtype},
-          {.compression = options.compression,
-           .divisor = options.counts_samples ? Divisor::kSamples : Divisor::kAllRanks})),
-      rows_(runtime, parameters),
+      gradients_(register_in(group, std::nullopt)),
       is_sparse_(parameters.size()),
       corrects_momentum_(parameters.size()),
       is_observed_(parameters.size()),
       becomes_direction_(parameters.size()),
-      needs_direction_(find_sparse(
-          parameters, gradients_, places_,
-          options.compression.empty() ? runtime.options().compression : options.compression)) {
+      needs_direction_(find_sparse(parameters, gradients_, places_, options.compression)) {
   const auto adaptation = optimizer_->adaptation();
   if (TensorNorms* const norms = optimizer_->norms()) {
     norms->add_up_by([this](std::size_t parameter) { return shares_.ranges(parameter); });
@@ -80,18 +74,14 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
   if (adaptation && std::ranges::count(needs_direction_, true) > 0) {
     directions_.emplace(parameters, *adaptation);
   }
-  broadcast_values(runtime, parameters);
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (has_rows(parameters[i])) continue;
-    bind(parameters[i], gradients_.view(places_[i]));
-  }
-  begin_step();
+  broadcast_values(group, parameters);
+  bind_gradients();
   parameters.on_gradient_ready([this](std::size_t index) {
     scale_sparse(index, 1.0f / gate_.loss_scale());
     prepare(index);
     communicate([&] {
       if (has_rows(parameters_[index])) {
-        rows_.begin(index);
+        rows_->begin(index);
       } else {
         gradients_.ready(places_[index]);
       }
@@ -102,6 +92,30 @@ DistributedOptimizer::DistributedOptimizer(Runtime& runtime, ParameterSet& param
 DistributedOptimizer::~DistributedOptimizer() {
   parameters_.on_gradient_ready({});
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].unbind_gradient();
+}
+
+GradientSet DistributedOptimizer::register_in(Group& group, std::optional<DType> wire_dtype) const {
+  return register_gradients(
+      group, parameters_, {.dtype = options_.gradient_dtype},
+      {.wire_dtype = wire_dtype,
+       .compression = options_.compression,
+       .divisor = options_.counts_samples ? Divisor::kSamples : Divisor::kAllRanks});
+}
+
+void DistributedOptimizer::bind_gradients() {
+  rows_.emplace(*group_, parameters_);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (has_rows(parameters_[i])) continue;
+    bind(parameters_[i], gradients_.view(places_[i]));
+  }
+  begin_step();
+}
+
+void DistributedOptimizer::average_over(Group& group) {
+  group_ = &group;
+  shares_ = ShardPlan(parameters_, static_cast<std::size_t>(group.size()), options_.norm_bytes);
+  gradients_ = register_in(group, options_.gradient_dtype);
+  bind_gradients();
 }
 
 void DistributedOptimizer::visit_state(StateVisitor& visitor) {
@@ -134,10 +148,10 @@ void DistributedOptimizer::await_averages() {
   communicate([&] {
     if (participation_.weight > 0.0) {
       gradients_.wait();
-      rows_.finish();
+      rows_->finish();
     }
     // Ranks without samples participate in the other ranks' collectives, and so get the averages.
-    if (participation_.leaves_out_ranks) runtime_.join();
+    if (participation_.leaves_out_ranks) group_->join();
   });
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());
 }
@@ -145,9 +159,9 @@ void DistributedOptimizer::await_averages() {
 UpdateVerdict DistributedOptimizer::clip() {
   unscale_ = 1.0f / gate_.loss_scale();
   const ShardSquares squares =
-      squares_of(parameters_, shares_, static_cast<std::size_t>(runtime_.rank()));
+      squares_of(parameters_, shares_, static_cast<std::size_t>(group_->rank()));
   double norm = 0.0;
-  communicate([&] { norm = norm_over_ranks(runtime_, squares); });
+  communicate([&] { norm = norm_over_ranks(*group_, squares); });
   const UpdateVerdict verdict = gate_.judge(norm);
   if (verdict.has_diverged) throw_diverged("gradients are", parameters_);
   return verdict;

@@ -20,8 +20,9 @@
 
 namespace kolo::trainer {
 
-/// A ParameterUpdater for ranks that each update all weights. Gradients are in the runtime's arena.
-/// Each is marked ready as soon as the backward pass has written it; a step waits for the averages.
+/// A ParameterUpdater for ranks that each update all weights. Gradients are in the runtime's arena
+/// and are averaged over a group, usually the group of all ranks. Each gradient is marked ready as
+/// soon as the backward pass has written it; a step waits for the averages.
 ///
 /// Some averages are directions that the optimizer applies as they are (`Optimizer::follow`):
 /// averages of gradients with momentum correction, and sparse averages with an adaptive optimizer.
@@ -36,21 +37,27 @@ class DistributedOptimizer final : public ParameterUpdater {
  public:
   struct Options {
     UpdateGate::Options gate = {};
-    std::string compression = {};  ///< Compression rules by parameter; empty: the runtime's.
+    std::string compression = "none";  ///< Compression rules by parameter.
     /// Dtype of gradients except rows. kBFloat16 excludes sparse compression.
     DType gradient_dtype = DType::kFloat32;
     /// Whether averages are weighted by samples (`take_part`) and ranks without samples join.
     bool counts_samples = false;
+    /// Bytes of the parts into which the computation of norms is divided among ranks.
+    std::size_t norm_bytes = std::size_t{1} << 20;
   };
 
   /// Registers the gradients and broadcasts the parameters of rank 0. Errors: those of the runtime;
   /// KoloError(kConfig) if momentum correction has another momentum than the optimizer.
-  DistributedOptimizer(Runtime& runtime, ParameterSet& parameters,
-                       std::unique_ptr<Optimizer> optimizer, const Options& options,
-                       const Clock& clock);
+  DistributedOptimizer(Group& group, ParameterSet& parameters, std::unique_ptr<Optimizer> optimizer,
+                       const Options& options, const Clock& clock);
   ~DistributedOptimizer() override;
   DistributedOptimizer(const DistributedOptimizer&) = delete;
   DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
+
+  /// Averages gradients over `group` from the next step on, and sends them in their own dtype. Call
+  /// between steps. Collective over `group`, which outlives this object. Before: no gradient may
+  /// become sparse.
+  void average_over(Group& group);
 
   float loss_scale() const override { return gate_.loss_scale(); }
   void take_part(const ParticipationWeight& weight) override;
@@ -68,6 +75,9 @@ class DistributedOptimizer final : public ParameterUpdater {
   UpdateMemory memory() override;
 
  private:
+  /// Registers the gradients in `group`. An empty `wire_dtype` means that of the runtime's options.
+  GradientSet register_in(Group& group, std::optional<DType> wire_dtype) const;
+  void bind_gradients();
   void update_all(float lr, float gradient_scale);
   /// Determines how the next step treats each gradient; the runtime may change this after any step.
   void begin_step();
@@ -88,9 +98,10 @@ class DistributedOptimizer final : public ParameterUpdater {
     exposed_ += clock_.now() - begin;
   }
 
-  Runtime& runtime_;
+  const Options options_;
+  Group* group_;
   ParameterSet& parameters_;
-  const ShardPlan shares_;  // divides the computation of norms among ranks
+  ShardPlan shares_;  // divides the computation of norms among ranks
   std::unique_ptr<Optimizer> optimizer_;
   UpdateGate gate_;
   const Clock& clock_;
@@ -99,7 +110,7 @@ class DistributedOptimizer final : public ParameterUpdater {
   Duration exposed_{0};                    // exposed communication since the last step
   const std::vector<std::size_t> places_;  // index in `gradients_` by parameter; unused for rows
   GradientSet gradients_;
-  RowExchange rows_;
+  std::optional<RowExchange> rows_;
   std::optional<OwnDirections> directions_;  // set if an adaptive optimizer has sparse gradients
   // Treatment of each gradient in this step, by parameter; false for rows.
   std::vector<bool> is_sparse_, corrects_momentum_, is_observed_, becomes_direction_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/base/check.h"
 #include "comm/base/clock.h"
 #include "runtime/api/kolo.h"
 #include "trainer/catalog.h"
@@ -75,6 +76,10 @@ class ParameterUpdater : public Stateful {
     return update(lr, clip());
   }
 
+  /// Returns true if weights may differ between ranks at present. Then their means over all ranks
+  /// are evaluated and saved.
+  virtual bool ranks_differ() const { return false; }
+
   virtual PlanSummary plan() const = 0;
   virtual std::vector<CompressionStats> compression_stats() const = 0;
   virtual UpdateMemory memory() = 0;
@@ -112,14 +117,20 @@ class Learner {
   /// as it is complete. If ranks may join, a rank without samples in this step computes nothing.
   virtual void forward_backward(const Batch& batch, float row_weight) = 0;
 
+  /// Changes the number of samples in this rank's batches to `batch`, from the next step on. Call
+  /// between steps. Collective: all ranks call it, also ranks whose batch stays the same. Errors:
+  /// UsageError on a GPU.
+  virtual void take_batch(std::size_t) { check(false, "models on a GPU keep their batch"); }
+
   // Call the next three after all passes of a step; see ParameterUpdater.
   virtual void await_averages() = 0;
   virtual UpdateVerdict clip() = 0;
   virtual StepReport update(float lr, const UpdateVerdict& verdict) = 0;
 
   /// `begin_evaluation` replaces the weights by those to evaluate and to save; `end_evaluation`
-  /// restores them. The weights to evaluate are running means if the job asks for them, with
-  /// buffers that are means over all ranks. Do not train between the two calls. Collective.
+  /// restores them. The weights to evaluate are running means if the job asks for them. Weights and
+  /// buffers that differ between ranks are replaced by their means over all ranks. Do not train
+  /// between the two calls. Collective.
   virtual void begin_evaluation() {}
   virtual void end_evaluation() {}
 
@@ -140,7 +151,7 @@ std::unique_ptr<ParameterUpdater> make_updater(const Config& config, const Optim
                                                ParameterSet& parameters, const Clock& clock);
 
 /// Makes the learner of `task` on the device that the runtime's options name. Collective. `config`
-/// and `task` may be destroyed after the call; `runtime` outlives the learner.
+/// may be destroyed after the call; `runtime`, `task` and `catalog` outlive the learner.
 ///
 /// Before:  config and task are equal on all ranks (`require_same_job`).
 /// Errors:  KoloError(kConfig) for a device that this build cannot train on, or for an option that

@@ -11,6 +11,7 @@
 #include "trainer/errors.h"
 #include "trainer/loop/compression_rules.h"
 #include "trainer/loop/distributed_optimizer.h"
+#include "trainer/loop/local_updater.h"
 #include "trainer/shards/shard_plan.h"
 
 namespace kolo::trainer {
@@ -88,6 +89,17 @@ void advise_adaptive(const Config& config, const std::string& compression) {
   }
 }
 
+LocalOptions local_options(const Config& config) {
+  using Unit = LocalOptions::Unit;
+  LocalOptions options{.times = {.every = exchange_every(config),
+                                 .fragments = config.fragments,
+                                 .overlap = config.overlap},
+                       .after = config.local_after,
+                       .unit = config.local_unit == "node" ? Unit::kNode : Unit::kRank};
+  if (config.exchange == "diloco") options.outer = {config.outer_lr, config.outer_momentum};
+  return options;
+}
+
 std::unique_ptr<ParameterUpdater> make_replicated(const Config& config, const OptimizerEntry& entry,
                                                   Runtime& runtime, const Task& task,
                                                   ParameterSet& parameters, const Clock& clock) {
@@ -95,7 +107,12 @@ std::unique_ptr<ParameterUpdater> make_replicated(const Config& config, const Op
   DistributedOptimizer::Options options{.gate = update_options(config),
                                         .compression = runtime.options().compression,
                                         .gradient_dtype = gradient_dtype(config, runtime.options()),
-                                        .counts_samples = config.uneven == "join"};
+                                        .counts_samples = config.uneven == "join",
+                                        .norm_bytes = shard_bucket_bytes(runtime.options())};
+  if (has_local_steps(config)) {
+    return make_local_updater(runtime, parameters, std::move(optimizer), local_options(config),
+                              options, clock);
+  }
   if (options.counts_samples) require_joinable(runtime.options(), parameters);
   if (optimizer->adaptation()) {
     options.compression = adaptive_rules(

@@ -13,7 +13,7 @@ BufferView view_of(std::span<float> values) {
 
 }  // namespace
 
-GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters,
+GradientSet register_gradients(Group& group, const ParameterSet& parameters,
                                const GradientStorage& storage, GradientOptions options) {
   std::vector<GradientSpec> specs;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -24,18 +24,18 @@ GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters,
     spec.dtype = storage.dtype;
     spec.memory = storage.memory;
   }
-  return runtime.register_gradients("model", std::move(specs), std::move(options));
+  return group.register_gradients("model", std::move(specs), std::move(options));
 }
 
-void broadcast_values(Runtime& runtime, ParameterSet& parameters) {
+void broadcast_values(Group& group, ParameterSet& parameters) {
   std::vector<Ticket> tickets;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const BufferView values = view_of(parameters[i].value());
-    tickets.push_back(runtime.broadcast("parameter " + parameters[i].name(), values, 0));
+    tickets.push_back(group.broadcast("parameter " + parameters[i].name(), values, 0));
   }
   for (Buffer& buffer : parameters.buffers()) {
     const BufferView values = view_of(buffer.value.span());
-    tickets.push_back(runtime.broadcast("buffer " + buffer.name, values, 0));
+    tickets.push_back(group.broadcast("buffer " + buffer.name, values, 0));
   }
   for (Ticket& ticket : tickets) ticket.wait();
 }
@@ -48,8 +48,8 @@ void RowExchange::begin(std::size_t parameter) {
       .table = {.height = table.shape()[0], .width = gradient.width(), .dtype = DType::kFloat32},
       .indices = gradient.indices(),
       .rows = gradient.values().data()};
-  sum.ticket = runtime_.sparse_all_reduce("rows of " + table.name(), rows,
-                                          {.op = ReduceOp::kAverage}, std::move(sum.memory));
+  sum.ticket = group_.sparse_all_reduce("rows of " + table.name(), rows, {.op = ReduceOp::kAverage},
+                                        std::move(sum.memory));
 }
 
 void RowExchange::finish() {

@@ -17,24 +17,24 @@ struct GradientStorage {
   DType dtype = DType::kFloat32;
 };
 
-/// Registers all dense gradients, with memory of the runtime. Collective.
+/// Registers all dense gradients in `group`, with memory of the runtime. Collective.
 /// Errors: KoloError(kMismatch) if ranks have different parameters.
-GradientSet register_gradients(Runtime& runtime, const ParameterSet& parameters,
+GradientSet register_gradients(Group& group, const ParameterSet& parameters,
                                const GradientStorage& storage, GradientOptions options);
 
 /// Broadcasts the parameters and buffers of rank 0. Collective.
-void broadcast_values(Runtime& runtime, ParameterSet& parameters);
+void broadcast_values(Group& group, ParameterSet& parameters);
 
-/// Averages sparse gradients of tables over all ranks, in the background. For each sum, Kolo's cost
+/// Averages sparse gradients of tables over a group, in the background. For each sum, Kolo's cost
 /// model decides whether to send the rows or the whole table. In both cases, the result has the
 /// rows whose average is not zero.
 ///
 /// Collective: all ranks call the same functions for the same parameters in the same order.
-/// Threads: one. `runtime` and `parameters` outlive this object.
+/// Threads: one. `group` and `parameters` outlive this object.
 class RowExchange {
  public:
-  RowExchange(Runtime& runtime, ParameterSet& parameters)
-      : runtime_(runtime), parameters_(parameters), sums_(parameters.size()) {}
+  RowExchange(Group& group, ParameterSet& parameters)
+      : group_(group), parameters_(parameters), sums_(parameters.size()) {}
 
   /// Starts averaging the rows of parameter number `parameter`. Before: its rows are complete.
   void begin(std::size_t parameter);
@@ -51,7 +51,7 @@ class RowExchange {
 
   void finish(std::size_t parameter);
 
-  Runtime& runtime_;
+  Group& group_;
   ParameterSet& parameters_;
   std::vector<Sum> sums_;  // sums by parameter number
 };

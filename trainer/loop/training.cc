@@ -14,6 +14,7 @@
 #include "trainer/data/data_loader.h"
 #include "trainer/data/dataset.h"
 #include "trainer/errors.h"
+#include "trainer/loop/balance.h"
 #include "trainer/loop/job.h"
 #include "trainer/loop/step_meter.h"
 #include "trainer/loss/loss.h"
@@ -48,7 +49,8 @@ class Training final : private Stateful {
         held_out_loader_(make_held_out_loader(config, runtime, held_out_)),
         schedule_(make_schedule(config, runtime, task, schedule.fall)),
         job_(job_identity(config, runtime, task)),
-        choices_(describe_decisions(learner.plan())) {}
+        choices_(describe_decisions(learner.plan())),
+        balance_(runtime, config) {}
 
   std::optional<Summary> run(const std::function<bool()>& wants_stop) {
     require_resumable(config_, runtime_, learner_);
@@ -56,6 +58,7 @@ class Training final : private Stateful {
     if (!config_.run.empty()) begin_checkpoints(wants_stop);
     begin_ = StepClock::now();
     for (TrainingListener* listener : listeners_) listener->begin(step_);
+    if (!balance_.is_even()) deal_out_samples();
     if (held_out_.size() < task_.data.held_out->size()) {
       note(fmt::format("evaluations take {} of {} held-out samples; --eval-samples changes that",
                        held_out_.size(), task_.data.held_out->size()));
@@ -92,6 +95,7 @@ class Training final : private Stateful {
       learner_.forward_backward(batch, row_weight(config_, runtime_, task_, batch));
       samples = batch.global_samples;
     }
+    const Duration computed = StepClock::now() - begin;
     learner_.await_averages();
     const UpdateVerdict verdict = learner_.clip();
     lr_ = schedule_.at(step_);
@@ -103,6 +107,14 @@ class Training final : private Stateful {
                 .exposed = report.exposed,
                 .samples = samples,
                 .wire_bytes = runtime_.network_bytes_sent() - sent_before});
+    if (balance_.after_step(computed)) deal_out_samples();
+  }
+
+  void deal_out_samples() {
+    train_loader_.take_batches(balance_.batches());
+    held_out_loader_.take_batches(balance_.batches());
+    learner_.take_batch(balance_.own_batch());
+    note("samples of ranks per pass: " + balance_.words());
   }
 
   bool has_reached_target() const {
@@ -269,6 +281,7 @@ class Training final : private Stateful {
   LrSchedule schedule_;
   const JobIdentity job_;
   std::string choices_;  // the runtime's choices, as last printed
+  Balance balance_;
   StepClock::time_point begin_;
   std::uint64_t step_ = 0;
   std::uint64_t first_step_ = 0;               // steps taken before this job resumed

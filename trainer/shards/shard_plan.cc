@@ -91,10 +91,10 @@ std::vector<TensorNorms::Squares> tensor_squares_over_ranks(Runtime& runtime,
   return whole;
 }
 
-double norm_over_ranks(Runtime& runtime, ShardSquares squares) {
+double norm_over_ranks(Group& group, ShardSquares squares) {
   double& sum = squares.of_shard;
-  if (runtime.world_size() > 1) {
-    runtime.all_reduce("gradient norm", {&sum, 1, DType::kFloat64}).wait();
+  if (group.size() > 1) {
+    group.all_reduce("gradient norm", {&sum, 1, DType::kFloat64}).wait();
   }
   return std::sqrt(sum + squares.of_rows);
 }

@@ -96,7 +96,7 @@ std::vector<TensorNorms::Squares> tensor_squares_over_ranks(Runtime& runtime,
 
 /// The Euclidean norm of all averages, taken as one vector, from this rank's `squares`. Collective:
 /// adds up one number per rank, in rank order. Errors: those of the runtime.
-double norm_over_ranks(Runtime& runtime, ShardSquares squares);
+double norm_over_ranks(Group& group, ShardSquares squares);
 
 struct ShardOptions {
   UpdateGate::Options gate = {};

@@ -14,13 +14,15 @@ from typing import Any
 import torch.distributed
 from torch.distributed.rendezvous import register_rendezvous_handler
 
+from ._balance import balanced_batches
 from ._hooks import TopKState, bf16_hook, fp16_hook, topk_hook
+from ._local import DiLoCo, LocalSGD
 from ._optimizer import DistributedOptimizer
 from ._parameters import broadcast_parameters, check_equal
 from ._process_group import create, jobs
 
 __all__ = [
-    "DistributedOptimizer", "TopKState", "bf16_hook", "broadcast_parameters", "check_equal", "fp16_hook",
+    "DiLoCo", "DistributedOptimizer", "LocalSGD", "TopKState", "balanced_batches", "bf16_hook", "broadcast_parameters", "check_equal", "fp16_hook",
     "register", "topk_hook",
 ]  # fmt: skip
 

@@ -14,7 +14,37 @@ from kolo import UsageError
 from ._parameters import AnyGroup, ParameterGradients, broadcast_parameters, call_on_gradients, group_of
 
 
-class DistributedOptimizer(torch.optim.Optimizer):
+class WrappedOptimizer(torch.optim.Optimizer):
+    """Forwards parameter groups, state and unknown attributes to a wrapped optimizer. A subclass defines `step`."""
+
+    _optimizer: torch.optim.Optimizer
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        # The base class is not initialised, because groups and state belong to the wrapped optimizer.
+        self._optimizer = optimizer
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        return self._optimizer.param_groups
+
+    @property
+    def state(self) -> Any:  # type: ignore[override]
+        return self._optimizer.state
+
+    @property
+    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
+        return self._optimizer.defaults
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_optimizer":  # The wrapped optimizer is not set yet.
+            raise AttributeError(name)
+        return getattr(self._optimizer, name)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._optimizer!r})"
+
+
+class DistributedOptimizer(WrappedOptimizer):
     """Wraps an optimizer of torch, for a model that is not wrapped in DDP:
 
         optimizer = torch.optim.AdamW(model.parameters())
@@ -60,12 +90,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
         `no_sync`. The sum is not divided by that number.
         `group` is a process group of the backend kolo, or a group of Kolo; None means the default process group.
         """
+        super().__init__(optimizer)
         if isinstance(optimizer, torch.optim.LBFGS):
             raise UsageError("LBFGS calls its closure as often as a rank's own loss demands, so ranks would differ")
         if backward_passes_per_step < 1:
             raise UsageError(f"backward_passes_per_step is {backward_passes_per_step}, and at least 1 is needed")
-        # The base class is not initialised, because groups and state belong to the wrapped optimizer.
-        self._optimizer = optimizer
         self._rank_group = group_of(group)
         named = _named(optimizer, named_parameters)
         self._parameters = [parameter for _, parameter in named]
@@ -196,31 +225,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _check_parameters(self) -> None:
         """Raises UsageError for a parameter with a gradient that is not in the set."""
-        for parameter in _parameters_of(self._optimizer):
+        for parameter in parameters_of(self._optimizer):
             if parameter.grad is not None and parameter not in self._gradients:
                 self._gradients.index_of(parameter)
 
     # --- the wrapped optimizer ---------------------------------------------------------------------
-
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        return self._optimizer.param_groups
-
-    @property
-    def state(self) -> Any:  # type: ignore[override]
-        return self._optimizer.state
-
-    @property
-    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
-        return self._optimizer.defaults
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_optimizer":  # The wrapped optimizer is not set yet.
-            raise AttributeError(name)
-        return getattr(self._optimizer, name)
-
-    def __repr__(self) -> str:
-        return f"DistributedOptimizer({self._optimizer!r})"
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         raise UsageError("add_param_group() comes before the optimizer is wrapped, when ranks agree on its gradients")
@@ -245,7 +254,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._gradients.remap_compression(states)
 
 
-def _parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
+def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
     for group in optimizer.param_groups:
         yield from group["params"]
 
@@ -254,7 +263,7 @@ def _named(
     optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, Tensor]] | None
 ) -> list[tuple[str, Tensor]]:
     """Returns the optimizer's parameters that require gradients, with their names, in the order of the model."""
-    own = [parameter for parameter in _parameters_of(optimizer) if parameter.requires_grad]
+    own = [parameter for parameter in parameters_of(optimizer) if parameter.requires_grad]
     if named_parameters is None:
         return [
             (f"{number}.{index}", parameter)
