@@ -10,6 +10,7 @@
 
 #include "comm/base/check.h"
 #include "trainer/errors.h"
+#include "trainer/loop/compression_rules.h"
 #include "trainer/loop/job.h"
 #include "trainer/report/summary.h"
 
@@ -61,6 +62,14 @@ Balance::Balance(Runtime& runtime, const Config& config)
     : runtime_(runtime),
       measures_(config.balance == "auto"),
       batches_(static_cast<std::size_t>(runtime.world_size()), config.batch) {
+  const std::string& compression = runtime.options().compression;
+  if (config.balance != "off" &&
+      CompressionRules::parse(compression).any(&CompressionSpec::is_open)) {
+    throw_config_error(fmt::format(
+        "--balance {} with --compression {}: both follow measured times; name the method of "
+        "compression instead, which the line 'compression:' reports",
+        config.balance, compression));
+  }
   const std::vector<double> rates = parse_rates(config.balance);
   if (rates.empty()) return;
   if (rates.size() != batches_.size()) {

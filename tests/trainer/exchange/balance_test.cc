@@ -289,6 +289,8 @@ TEST(BalanceErrorsTest, OptionsThatDoNotGoTogetherAreNamed) {
               HasSubstr("--balance with --uneven join"));
   EXPECT_THAT(refusal([](Config& c) { c.exchange = "local"; }),
               HasSubstr("--balance with --exchange local"));
+  EXPECT_THAT(refusal([](Config& c) { c.runtime.compression = "auto"; }),
+              HasSubstr("--balance auto with --compression auto"));
   EXPECT_THAT(refusal([](Config& c) { c.runtime.reproducible = true; }),
               HasSubstr("--balance auto with --reproducible on"));
 }

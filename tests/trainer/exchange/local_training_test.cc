@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/base/error.h"
@@ -167,6 +168,29 @@ TEST_F(LocalTrainingTest, SendsAsManyBytesAsPromised) {
   config.local_unit = "node";
   config.steps = 18;
   EXPECT_EQ(run_ranks(2, config)[0].wire_bytes_per_step, 0u);
+}
+
+// Tables with rows, running statistics, dropout, norms of tensors: what a model and an optimizer
+// keep goes with the ranks.
+TEST_F(LocalTrainingTest, EveryKindOfStateGoesOn) {
+  for (const auto& [model, optimizer] :
+       std::vector<std::pair<const char*, const char*>>{{"matrix-factorization", "adamw"},
+                                                        {"resnet20", "sgd"},
+                                                        {"gpt", "lamb"},
+                                                        {"embedding-bag", "adamw"}}) {
+    SCOPED_TRACE(model);
+    Config config = resumable_job(model, directory_);
+    config.optimizer = optimizer;
+    config.exchange = "diloco";
+    config.every = 5;
+    config.steps = 12;
+    config.outer_momentum = 0.5f;
+    const std::vector<Summary> whole = run_ranks(kRanks, config);
+    expect_equal_weights(whole);
+    config = in_run(config, directory_, std::string("run of ") + model);
+    train_until(7, kRanks, config);
+    expect_same_training(run_ranks(kRanks, config)[0], whole[0]);
+  }
 }
 
 // The weights in a checkpoint are the means over ranks, which were evaluated.
