@@ -13,8 +13,8 @@
 namespace kolo::trainer {
 
 /// Copies the state of this rank from one object to another of the same kind through memory, on the
-/// same ranks. The first visit saves the state; the visit after `restore` restores its pieces in the
-/// same order.
+/// same ranks. The first visit saves the state; the visit after `restore` restores its pieces in
+/// the same order.
 ///
 /// Threads: one. Errors: UsageError if the pieces of the two visits differ.
 class MemoryState final : public StateVisitor {
