@@ -264,7 +264,7 @@ def create(
     split_bytes: int = 256 << 10,
     in_flight_bytes: int = 64 << 20,
     name: str = "store",
-    arena_bytes: int = 1 << 30,
+    arena_bytes: int = 4 << 30,
 ) -> KVStore:
     """Creates a store for the ranks of `group` (default: a job of its own, as by `kolo.open`). Collective, with equal
     options.
@@ -272,7 +272,7 @@ def create(
     `servers`: the ranks that keep values (default: all). `staleness`, for dist_async: a worker waits while another one
     has made more than this number of pushes of the key less; None: it never waits. Keys of more than `split_bytes` are
     shared out among the servers. `in_flight_bytes`, for dist_async: bytes of pushes on their way. The store's own group
-    has `name` and `arena_bytes`, which hold the largest part of a key on one server, except for dist_async.
+    has `name` and `arena_bytes`, address space that holds the sums of pushes, except for dist_async.
     """
     options = _c.kolo_parameters_options(
         type=type.encode(),

@@ -52,10 +52,10 @@ Group group_of(const Group& parent, const StoreOptions& options) {
   return parent.group(all, options.group);
 }
 
-/// Checks that the settings are equal on all ranks.
+/// Checks that the settings are equal on all ranks. An error quotes this rank's.
 void agree(Group& group, const std::string& call, const std::string& settings) {
-  const NamedTensor text{"settings", {settings.data(), settings.size(), DType::kUInt8}};
-  check_equal(group, call, {&text, 1});
+  const NamedTensor named{settings, {}};
+  check_equal(group, call, {&named, 1});
 }
 
 std::string describe(const ConstBuffer& buffer) {
@@ -113,8 +113,9 @@ ParameterStore::ParameterStore(Group& group, StoreOptions options)
       is_async_(options_.type == "dist_async"),
       exceptions_(std::uncaught_exceptions()) {
   agree(group_, "store",
-        fmt::format("{} [{}] {} {}", options_.type, fmt::join(options_.servers, ","),
-                    options_.staleness.value_or(kMost), options_.split_bytes));
+        fmt::format("{}, servers [{}], staleness {}, split_bytes {}", options_.type,
+                    fmt::join(options_.servers, ", "), options_.staleness.value_or(kMost),
+                    options_.split_bytes));
   server_ = std::make_unique<StoreServer>(group_, group_.state_, is_async_ || group_.size() > 1);
   outbox_ = std::make_unique<Outbox>(group_);
 }
@@ -179,8 +180,16 @@ void ParameterStore::init(std::string_view key, const ConstBuffer& value, std::s
                    .row_width = row_width,
                    .memory = allocate_aligned(added->own_count * size_of(value.dtype))};
   shard.value = {shard.memory.get(), added->own_count, value.dtype};
-  const ConstBuffer given = rank() == 0 ? value : ConstBuffer(nullptr, 0, value.dtype);
-  group_.scatter(fmt::format("init {}", key), {given, shard.value, added->counts}, 0).wait();
+  agree(group_, fmt::format("init {}", key),
+        fmt::format("{} in rows of {}", describe(value), row_width));
+  std::optional<Ticket> received;
+  if (added->own_count > 0) received = group_.recv(shard.value, 0, kInitTag);
+  if (rank() == 0) {
+    added->for_each_shard([&](int server, std::size_t offset, std::size_t count) {
+      outbox_->send(added->part(value, offset, count), server, kInitTag);
+    });
+  }
+  if (received) received->wait();
   server_->add(added->id, std::move(shard));
   keys_.emplace(added->name, std::move(added));
   group_.barrier().wait();  // No rank pushes to a server that lacks the key.

@@ -41,8 +41,8 @@ struct StoreOptions {
   /// more, unless it is the only one.
   std::size_t in_flight_bytes = std::size_t{64} << 20;
   /// The group that the store creates for itself. Each push, except for "dist_async", needs memory
-  /// of its arena for the largest part of a server.
-  GroupOptions group = {"store", std::size_t{1} << 30};
+  /// of its arena for each key's largest part on a server.
+  GroupOptions group = {"store", std::size_t{4} << 30};
 };
 
 /// A built-in optimizer. With gradient g = rescale * pushed and value w:

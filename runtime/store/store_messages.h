@@ -38,6 +38,7 @@ struct StoreRequest {
 // what comes from it differ.
 
 constexpr std::uint64_t kRequestTag = 0;
+constexpr std::uint64_t kInitTag = 1;  // No request is number 0.
 constexpr std::uint64_t payload_tag(std::uint64_t request) { return 2 * request; }
 constexpr std::uint64_t answer_tag(std::uint64_t request) { return 2 * request + 1; }
 

@@ -28,7 +28,7 @@ typedef struct kolo_parameters_options {
 #define KOLO_PARAMETERS_OPTIONS_INIT                                              \
   {                                                                               \
     sizeof(kolo_parameters_options), "dist_sync", NULL, 0, -1, (size_t)256 << 10, \
-        (size_t)64 << 20, "store", (size_t)1 << 30                                \
+        (size_t)64 << 20, "store", (size_t)4 << 30                                \
   }
 
 /* Creates a store. Collective; `options` may be NULL. */
