@@ -28,10 +28,10 @@ bool are_finite(std::span<const float> values);
 /// makes it the current copy; without `accept`, the current copy stays unchanged.
 ///
 /// Threads: one thread per tensor at a time.
-class ResidualArena {
+class ResidualStore {
  public:
   /// Sets all current copies to zero.
-  explicit ResidualArena(std::span<const std::size_t> counts);
+  explicit ResidualStore(std::span<const std::size_t> counts);
 
   std::span<float> current(std::size_t tensor) { return room(tensor, tensors_.at(tensor).current); }
   std::span<const float> current(std::size_t tensor) const {
@@ -137,8 +137,8 @@ class ErrorFeedback {
   std::vector<FeedbackTensor> tensors_;
   std::optional<MomentumCorrection> momentum_;
   std::vector<Step> steps_;
-  ResidualArena residuals_;
-  std::optional<ResidualArena> velocities_;
+  ResidualStore residuals_;
+  std::optional<ResidualStore> velocities_;
   TopKSelector selector_;
 };
 

@@ -86,7 +86,7 @@ void append(PlannedBucket& bucket, std::size_t index, const GradientSpec& gradie
   if (placement == Placement::kStaged) layout.placement = placement;
   const std::size_t offset = align_up(layout.count, layout.dtype);
   bucket.segments.push_back({.gradient = index, .offset = offset, .count = gradient.count()});
-  layout.count = offset + gradient.count() + lanes_of(layout);
+  layout.count = offset + gradient.count() + report_count(layout);
 }
 
 /// Fills buckets with gradients of one kind.
@@ -95,7 +95,7 @@ void fill_greedily(std::vector<PlannedBucket>& buckets, std::span<const Gradient
                    ReduceOp op) {
   const auto fits = [&](const BucketLayout& layout, const GradientSpec& gradient) {
     const std::size_t count =
-        align_up(layout.count, kind.dtype) + gradient.count() + lanes_of(layout);
+        align_up(layout.count, kind.dtype) + gradient.count() + report_count(layout);
     return count * size_of(kind.dtype) <= most_bytes;
   };
   for (const std::size_t index : members) {

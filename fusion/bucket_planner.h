@@ -44,10 +44,11 @@ struct PlannerOptions {
 /// Gradients share a bucket only if they have the same dtype in it (the wire dtype for floats, if
 /// one is set) and the same memory kind, and if either all or none of them are stored in the
 /// bucket. A gradient that must be cast makes the bucket kStaged. On the host it shares a 16-bit
-/// bucket only with other cast gradients, each followed by its lanes (see `lanes_of`). A gradient
-/// that cannot join the current bucket does not close it: if kinds alternate, one bucket of each
-/// kind is filled at a time. Each gradient starts at a multiple of kWireAlignment bytes. A gradient
-/// larger than `fusion_bytes` has its own bucket. Gradients with a `compression` are left out.
+/// bucket only with other cast gradients, each followed by its report (see `report_count`). A
+/// gradient that cannot join the current bucket does not close it: if kinds alternate, one bucket
+/// of each kind is filled at a time. Each gradient starts at a multiple of kWireAlignment bytes. A
+/// gradient larger than `fusion_bytes` has its own bucket. Gradients with a `compression` are left
+/// out.
 ///
 /// Threads: pure; any. Equal specs and options give equal plans on every rank.
 /// Errors:  UsageError if the order is not a permutation.

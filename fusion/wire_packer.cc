@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::size_t kLanes = 2;
 
-// Returns the value of a lane. Summed or averaged over any number of ranks, a raised flag is not
-// zero.
-std::uint16_t lane_bits(bool flag) { return flag ? to_float16(1.0f).bits : 0; }
+// Returns the value of a report element. Summed or averaged over any number of ranks, a raised flag
+// is not zero.
+std::uint16_t report_bits(bool flag) { return flag ? to_float16(1.0f).bits : 0; }
 
 template <typename T>
 bool any_value(const T* values, std::size_t count) {
@@ -36,7 +36,7 @@ bool has_value(DType dtype, const void* values, std::size_t count) {
 
 }  // namespace
 
-std::size_t lanes_of(const BucketLayout& layout) {
+std::size_t report_count(const BucketLayout& layout) {
   const bool sums = layout.op == ReduceOp::kSum || layout.op == ReduceOp::kAverage;
   const bool is_cast = layout.memory == MemoryKind::kHost && layout.placement == Placement::kStaged;
   return layout.dtype == DType::kFloat16 && is_cast && sums ? kLanes : 0;
@@ -46,13 +46,13 @@ WirePacker::WirePacker(const BucketLayout& layout, std::vector<Segment> segments
                        std::vector<std::size_t> tensors, std::shared_ptr<WireState> state,
                        std::string name)
     : wire_(layout.dtype),
-      lanes_(lanes_of(layout)),
+      report_count_(report_count(layout)),
       name_(std::move(name)),
       places_(std::move(segments)),
       tensors_(std::move(tensors)),
       state_(std::move(state)) {
   check(tensors_.size() == places_.size(), "each segment of a wire is one tensor");
-  for (Segment& place : places_) place.count += lanes_;
+  for (Segment& place : places_) place.count += report_count_;
 }
 
 void WirePacker::rebind(std::size_t index, void* data, const void* input) {
@@ -93,8 +93,9 @@ void WirePacker::pack_tensor(const Segment& place, std::size_t first, std::size_
     tensor.has_values = tensor.has_values || has_values;
     tensor.sends_values = tensor.sends_values || sends_values;
   }
-  for (std::size_t lane = std::max(first, end); lane < last; ++lane) {
-    to[lane - first] = lane_bits(lane == end ? tensor.told_too_large : tensor.told_too_small);
+  for (std::size_t element = std::max(first, end); element < last; ++element) {
+    to[element - first] =
+        report_bits(element == end ? tensor.told_too_large : tensor.told_too_small);
   }
 }
 
@@ -124,12 +125,12 @@ void WirePacker::unpack_tensor(const Segment& place, std::size_t first, std::siz
   }
   const MutexLock lock(mutex_);
   tensor.heard.largest = std::max(tensor.heard.largest, largest);
-  for (std::size_t lane = std::max(first, end); lane < last; ++lane) {
-    (lane == end ? tensor.heard.was_too_large : tensor.heard.was_too_small) =
-        from[lane - first] != 0;
+  for (std::size_t element = std::max(first, end); element < last; ++element) {
+    (element == end ? tensor.heard.was_too_large : tensor.heard.was_too_small) =
+        from[element - first] != 0;
   }
   tensor.unpacked += last - first;
-  if (lanes_ > 0 && tensor.unpacked == place.count) finish(tensor);
+  if (report_count_ > 0 && tensor.unpacked == place.count) finish(tensor);
 }
 
 void WirePacker::finish(WireTensor& tensor) {

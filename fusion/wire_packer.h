@@ -14,11 +14,11 @@
 
 namespace kolo {
 
-/// Returns the number of elements ("lanes") that follow each tensor of the bucket: two in host
-/// buckets of sums or averages whose tensors are cast to float16, otherwise none. In the lanes, a
+/// Returns the number of report elements, which follow each tensor of the bucket: two in host
+/// buckets of sums or averages whose tensors are cast to float16, otherwise none. In them, a
 /// rank reports that values of the tensor in the previous step were too large for the wire dtype,
 /// or all too small; see `WireReport`.
-std::size_t lanes_of(const BucketLayout& layout);
+std::size_t report_count(const BucketLayout& layout);
 
 /// Packs and unpacks the tensors of one host bucket that are cast to a 16-bit wire dtype. For
 /// float16 it also multiplies by a power of two per tensor (see WireScale) and divides by it.
@@ -32,7 +32,7 @@ std::size_t lanes_of(const BucketLayout& layout);
 /// warning.
 class WirePacker final : public Packer, public Rebindable {
  public:
-  /// `segments` meet the conditions of `pack`, with room for the lanes after each; segment i is
+  /// `segments` meet the conditions of `pack`, with room for the report after each; segment i is
   /// tensor tensors[i] of `state`. `name` is the bucket's name, for a warning. Before: layout.dtype
   /// is float16 or bfloat16, the placement is kStaged, and no other packer uses these tensors at
   /// the same time.
@@ -56,13 +56,15 @@ class WirePacker final : public Packer, public Rebindable {
   WireTensor& tensor_of(const Segment& place) {
     return state_->tensor(tensors_[static_cast<std::size_t>(&place - places_.data())]);
   }
-  /// Returns the end of the tensor in the bucket, without its lanes.
-  std::size_t end_of(const Segment& place) const { return place.offset + place.count - lanes_; }
+  /// Returns the end of the tensor in the bucket, without its report.
+  std::size_t end_of(const Segment& place) const {
+    return place.offset + place.count - report_count_;
+  }
 
   const DType wire_;
-  const std::size_t lanes_;  // number of lanes after each tensor: 0 or 2
+  const std::size_t report_count_;  // number of report elements after each tensor: 0 or 2
   const std::string name_;
-  std::vector<Segment> places_;  // each includes its lanes
+  std::vector<Segment> places_;  // each includes its report
   const std::vector<std::size_t> tensors_;
   const std::shared_ptr<WireState> state_;
   Mutex mutex_;  // guards the fields of WireTensor that several threads write

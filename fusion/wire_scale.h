@@ -65,7 +65,7 @@ class WireScale {
 struct WireTensor {
   WireScale scale;
   WireReport heard = {};         ///< Reports received so far in this step.
-  std::size_t unpacked = 0;      ///< Number of unpacked elements, including the lanes.
+  std::size_t unpacked = 0;      ///< Number of unpacked elements, including the report.
   bool told_too_large = false;   ///< This rank reports `was_too_large` in this step.
   bool told_too_small = false;   ///< This rank reports `was_too_small` in this step.
   bool is_too_large = false;     ///< Some value on this rank exceeded the wire dtype.

@@ -241,7 +241,7 @@ CollectiveCommand::CollectiveCommand(CLI::App& app, Verb verb)
   } else if (reduces(verb)) {
     command_.add_option("--op", op_,
                         fmt::format("Reduction, which must take the dtype: {}",
-                                    names_of(kAllReduceOps, [](ReduceOp) { return true; })));
+                                    names_of(kEveryReduceOp, [](ReduceOp) { return true; })));
   }
   command_
       .add_option(

@@ -64,7 +64,7 @@ constexpr bool is_number_op(ReduceOp op) {
 constexpr bool picks_one(ReduceOp op) { return traits_of(op).picks_one; }
 
 /// All operations, for loops.
-inline constexpr auto kAllReduceOps = values_where<kReduceOps, is_value<ReduceOp>>();
+inline constexpr auto kEveryReduceOp = values_where<kReduceOps, is_value<ReduceOp>>();
 /// All operations for which `is_number_op` is true.
 inline constexpr auto kNumberOps = values_where<kReduceOps, is_number_op>();
 

@@ -89,7 +89,7 @@ void Coordinator::end_name(const Frame& accepted) {
   inspector_.forget(hash);
 }
 
-void Coordinator::arrive(BucketId bucket, std::uint64_t iteration, const RequestInfo& request) {
+void Coordinator::mark_ready(BucketId bucket, std::uint64_t iteration, const RequestInfo& request) {
   if (agreements_.size() <= bucket) agreements_.resize(bucket + std::size_t{1});
   arrivals_.push_back({.key = {bucket_hash(bucket), iteration},
                        .text = request.text,
@@ -338,7 +338,7 @@ void Coordinator::count_arrivals() {
     if (grid_.num_nodes() > 1) {
       if (node_ready && leader_ == transport_.rank() && !pending.forwarded) {
         pending.forwarded = true;
-        negotiator_.arrive(pending.key);
+        negotiator_.mark_ready(pending.key);
         flush();
       }
       agreed = transport_.counter(leader_, released_counter(bucket)) > pending.key.round;

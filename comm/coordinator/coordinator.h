@@ -145,8 +145,8 @@ class Coordinator {
   }
 
   /// Marks this rank as ready for an iteration of a bucket. Iteration numbers of a bucket increase
-  /// and may have gaps. After a rejection, `arrive` must not be called for the bucket again.
-  void arrive(BucketId bucket, std::uint64_t iteration, const RequestInfo& request);
+  /// and may have gaps. After a rejection, `mark_ready` must not be called for the bucket again.
+  void mark_ready(BucketId bucket, std::uint64_t iteration, const RequestInfo& request);
 
   /// Begins an iteration of an eager bucket on this rank, without agreement. Complaints, reports
   /// and rejections include the iteration until `end` or `abandon`.

@@ -41,7 +41,7 @@ bool Negotiator::receive(int peer, const Frame& frame) {
       return true;
     case FrameKind::kArrive:
       if (!contains(tree_.child_leaders, peer)) return false;
-      arrive(frame.key);
+      mark_ready(frame.key);
       return true;
     case FrameKind::kAccept:
     case FrameKind::kReject:
@@ -88,7 +88,7 @@ void Negotiator::decide(const Frame& frame) {
   decisions_.push_back(frame);
 }
 
-void Negotiator::arrive(const ProposalKey& key) {
+void Negotiator::mark_ready(const ProposalKey& key) {
   if (++arrivals_[key] <= tree_.child_leaders.size()) return;
   arrivals_.erase(key);
   if (is_root()) {

@@ -21,9 +21,9 @@ namespace kolo {
 /// accepts and rejects in the same order, so ids and memory that are allocated in the order of
 /// decisions are equal on all ranks.
 ///
-/// The readiness of a bucket (`arrive`) is sent only between the leaders of nodes; within a node
-/// the caller counts ranks. A proposal or an iteration of a bucket costs one frame up and one frame
-/// down per edge, even if a rank is late.
+/// The readiness of a bucket (`mark_ready`) is sent only between the leaders of nodes; within a
+/// node the caller counts ranks. A proposal or an iteration of a bucket costs one frame up and one
+/// frame down per edge, even if a rank is late.
 class Negotiator {
  public:
   /// Condition on the values of all ranks under which a proposal is accepted.
@@ -36,7 +36,7 @@ class Negotiator {
 
   /// Marks this node as ready for `key`. Only the node's leader calls it, for the uses of one
   /// name in their order.
-  void arrive(const ProposalKey& key);
+  void mark_ready(const ProposalKey& key);
 
   /// Rejects proposals on all ranks, even if some ranks have not made them. Only the root calls it.
   void reject(const std::vector<ProposalKey>& keys, const Error& error);

@@ -25,13 +25,13 @@ const UcxPeers::Peer& UcxPeers::operator[](int rank) const {
   return peers_[static_cast<std::size_t>(rank)];
 }
 
-ucp_ep_h UcxPeers::endpoint(Peer& peer, UcxLane lane) {
-  open(peer, UcxLane::kControl);
+ucp_ep_h UcxPeers::endpoint(Peer& peer, UcxChannel lane) {
+  open(peer, UcxChannel::kControl);
   open(peer, lane);
   return peer.endpoints[static_cast<std::size_t>(lane)];
 }
 
-void UcxPeers::open(Peer& peer, UcxLane lane) {
+void UcxPeers::open(Peer& peer, UcxChannel lane) {
   ucp_ep_h& endpoint = peer.endpoints[static_cast<std::size_t>(lane)];
   if (endpoint != nullptr || peer.status != UCS_OK) return;
   const auto index = static_cast<std::size_t>(peer.rank);
@@ -66,7 +66,7 @@ const UcxPeers::Peer* UcxPeers::take_broken() {
 
 void UcxPeers::flush(TimePoint deadline) {
   std::vector<ucs_status_ptr_t> flushing;
-  for_each_open([&](Peer& peer, UcxLane lane) {
+  for_each_open([&](Peer& peer, UcxChannel lane) {
     const ucp_request_param_t param{};
     flushing.push_back(
         ucx_.ucp_ep_flush_nbx(peer.endpoints[static_cast<std::size_t>(lane)], &param));

@@ -17,7 +17,7 @@ namespace kolo {
 
 /// The two connections to a peer. They are separate, so that a control frame never waits for data
 /// that was sent earlier.
-enum class UcxLane : std::uint8_t { kData, kControl };
+enum class UcxChannel : std::uint8_t { kData, kControl };
 inline constexpr std::size_t kUcxLanes = 2;
 
 /// The connections of one UCX worker to all ranks, and their state.
@@ -49,7 +49,7 @@ class UcxPeers {
   /// peer are broken. The first call for a peer always creates the connection for control frames: a
   /// rank that waits for data pings the sender, and could not connect once the sender is
   /// unreachable.
-  ucp_ep_h endpoint(Peer& peer, UcxLane lane);
+  ucp_ep_h endpoint(Peer& peer, UcxChannel lane);
 
   void note_status(Peer& peer, ucs_status_t status);
   /// Whether a connection broke since the last `take_broken`.
@@ -62,7 +62,7 @@ class UcxPeers {
   template <typename Visit>
   void for_each_open(Visit visit) {
     for (Peer& peer : peers_) {
-      for (const UcxLane lane : {UcxLane::kData, UcxLane::kControl}) {
+      for (const UcxChannel lane : {UcxChannel::kData, UcxChannel::kControl}) {
         const bool is_open = peer.endpoints[static_cast<std::size_t>(lane)] != nullptr;
         if (is_open && peer.status == UCS_OK && !peer.said_goodbye) visit(peer, lane);
       }
@@ -75,7 +75,7 @@ class UcxPeers {
   void close(TimePoint deadline);
 
  private:
-  void open(Peer& peer, UcxLane lane);
+  void open(Peer& peer, UcxChannel lane);
   void wait_for(const std::vector<ucs_status_ptr_t>& requests, TimePoint deadline);
 
   const UcxLibrary& ucx_;

@@ -60,7 +60,8 @@ class UcxTransportImpl final : public UcxTransport {
 
   void connect(std::vector<std::string> addresses) override {
     peers_.set_addresses(std::move(addresses));
-    for (const int rank : config_.control_peers) peers_.endpoint(peers_[rank], UcxLane::kControl);
+    for (const int rank : config_.control_peers)
+      peers_.endpoint(peers_[rank], UcxChannel::kControl);
   }
 
   int rank() const override { return config_.rank; }
@@ -75,14 +76,14 @@ class UcxTransportImpl final : public UcxTransport {
     to.traffic.data_sent += data.size();
     done.state = Completion::State::kPending;
     Operation& operation = begin(peer, &done);
-    send(to, UcxLane::kData, pack(tag), data, operation);
+    send(to, UcxChannel::kData, pack(tag), data, operation);
   }
 
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override {
     Peer& from = peers_[peer];
     if (closed_) return;
     // Only a rank with a connection learns that the peer's process has ended.
-    peers_.endpoint(from, UcxLane::kData);
+    peers_.endpoint(from, UcxChannel::kData);
     done.state = Completion::State::kPending;
     Operation& operation = begin(peer, &done);
     operation.capacity = data.size();
@@ -118,7 +119,7 @@ class UcxTransportImpl final : public UcxTransport {
     if (closed_) return;
     to.traffic.control_sent += bytes.size();
     ++to.traffic.control_frames_sent;
-    send_copy(to, UcxLane::kControl, kControlTag, bytes);
+    send_copy(to, UcxChannel::kControl, kControlTag, bytes);
   }
 
   bool receive_control(ControlFrame& frame) override { return arrivals_.take(frame); }
@@ -159,7 +160,7 @@ class UcxTransportImpl final : public UcxTransport {
       Peer& peer = peers_[rank];
       const bool is_open = peer.endpoints != decltype(peer.endpoints){};
       if (is_open || peer.said_goodbye || peer.traffic.data_received == 0) continue;
-      send_copy(peer, UcxLane::kControl, kControlTag | kGoodbyeBit, {});
+      send_copy(peer, UcxChannel::kControl, kControlTag | kGoodbyeBit, {});
     }
   }
 
@@ -231,7 +232,7 @@ class UcxTransportImpl final : public UcxTransport {
 
   // --- Sending --------------------------------------------------------------------------------
 
-  void send(Peer& peer, UcxLane lane, std::uint64_t tag, std::span<const std::byte> data,
+  void send(Peer& peer, UcxChannel lane, std::uint64_t tag, std::span<const std::byte> data,
             Operation& operation) {
     const ucp_ep_h endpoint = peers_.endpoint(peer, lane);
     if (endpoint == nullptr) return;  // stays pending; `poll` reports the failure
@@ -259,7 +260,7 @@ class UcxTransportImpl final : public UcxTransport {
     if (param.memh != nullptr) param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
   }
 
-  void send_copy(Peer& peer, UcxLane lane, std::uint64_t tag, std::span<const std::byte> bytes) {
+  void send_copy(Peer& peer, UcxChannel lane, std::uint64_t tag, std::span<const std::byte> bytes) {
     Operation& operation = begin(peer.rank, nullptr);
     operation.copy.assign(bytes.begin(), bytes.end());
     send(peer, lane, tag | static_cast<std::uint64_t>(config_.rank), operation.copy, operation);
@@ -278,7 +279,7 @@ class UcxTransportImpl final : public UcxTransport {
   /// Sends a goodbye on every connection, so that the peer receives it before the connection ends.
   void say_goodbye_on_connections() {
     peers_.for_each_open(
-        [&](Peer& peer, UcxLane lane) { send_copy(peer, lane, kControlTag | kGoodbyeBit, {}); });
+        [&](Peer& peer, UcxChannel lane) { send_copy(peer, lane, kControlTag | kGoodbyeBit, {}); });
   }
 
   /// Takes messages without a receive, because UCX would warn of them. Control messages are
@@ -378,7 +379,7 @@ class UcxTransportImpl final : public UcxTransport {
       peer.said_goodbye = true;
       arrival.drop();
     } else {
-      peers_.endpoint(peer, UcxLane::kControl);
+      peers_.endpoint(peer, UcxChannel::kControl);
     }
     Operation& operation = begin(source, nullptr);
     operation.arrival = &arrival;

@@ -11,7 +11,7 @@
 #include "comm/schedule/exposed_buffer.h"
 #include "comm/verify/happens_before.h"
 #include "comm/verify/step_rules.h"
-#include "comm/verify/symbolic_play.h"
+#include "comm/verify/symbolic_execution.h"
 
 namespace kolo {
 namespace {

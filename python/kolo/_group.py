@@ -14,7 +14,7 @@ from ._handle import Handle, Owned, Owner
 from ._library import library
 from ._messages import Messages
 from ._rows import RowSums
-from ._wait import Subject, Ticket
+from ._wait import PendingCall, Ticket
 
 ARENA_BYTES = 64 << 20
 """Default address space of a member's arena in a group."""
@@ -129,9 +129,9 @@ class Group(Collectives, Messages, RowSums, Registers, Owner):
         """Returns a name that no earlier call returned. Ranks that call it in the same order get equal names."""
         return f"{kind} {next(self._made)}"
 
-    def _subject(self, name: str, peer: int | None = None) -> Subject:
+    def _subject(self, name: str, peer: int | None = None) -> PendingCall:
         """Describes an operation of this rank, for the error of a timeout."""
-        return Subject(name, self.rank, self._name_in_errors(), peer)
+        return PendingCall(name, self.rank, self._name_in_errors(), peer)
 
     def _name_in_errors(self) -> str:
         """Returns the group's name in errors of the library; an empty name means the job."""

@@ -29,7 +29,7 @@ def is_interruptible() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-class Subject(NamedTuple):
+class PendingCall(NamedTuple):
     """The operation that a wait is for, as errors describe it."""
 
     name: str
@@ -41,7 +41,7 @@ class Subject(NamedTuple):
     """The rank that the wait is for; None: any."""
 
 
-def wait(step: Step, limit: float | None, default_ms: int, subject: Callable[[], Subject]) -> None:
+def wait(step: Step, limit: float | None, default_ms: int, subject: Callable[[], PendingCall]) -> None:
     """Waits until `step` reports the end.
 
     `limit` is in seconds; None means `default_ms`, where 0 means no limit. Errors: DeadlineError; errors of `step`;
@@ -64,7 +64,7 @@ def wait(step: Step, limit: float | None, default_ms: int, subject: Callable[[],
             raise late_error(subject(), total_ms or 0, "; operation_timeout sets this limit" if limit is None else "")
 
 
-def late_error(subject: Subject, limit_ms: float, setting: str = "") -> DeadlineError:
+def late_error(subject: PendingCall, limit_ms: float, setting: str = "") -> DeadlineError:
     """Returns the error of a wait that has reached its limit of `limit_ms` milliseconds."""
     what = f"no result within the timeout of {limit_ms:.0f} ms although no peer is lost{setting}"
     place = f"group {subject.group}: " if subject.group else ""
@@ -132,7 +132,7 @@ class Calls:
 
     _handle: Handle
     _pointer: Any
-    _subject: Callable[..., Subject]
+    _subject: Callable[..., PendingCall]
 
     def _call(self, function: Any, *arguments: Any, keep: Any = None) -> None:
         """Makes a call that blocks and has no ticket."""
@@ -169,7 +169,7 @@ class Ticket(Generic[Result]):
 
     __slots__ = ("_ticket", "_handle", "_buffers", "_finish", "_subject", "_was_interrupted", "__weakref__")
 
-    def __init__(self, handle: Handle, buffers: Any, finish: Callable[[Any], Result], subject: Subject) -> None:
+    def __init__(self, handle: Handle, buffers: Any, finish: Callable[[Any], Result], subject: PendingCall) -> None:
         """Used by groups. The ticket is made before the operation begins, so that the buffers always have an owner,
         even if an interrupt comes."""
         self._ticket = c_void_p()

@@ -73,7 +73,7 @@ class Waits(unittest.TestCase):
         return step
 
     def wait(self, limit, default_ms, over_after=10**9):
-        _wait.wait(self.step(over_after), limit, default_ms, lambda: _wait.Subject("'grad 7'", rank=3, group="'pairs' [1, 5]", peer=1))
+        _wait.wait(self.step(over_after), limit, default_ms, lambda: _wait.PendingCall("'grad 7'", rank=3, group="'pairs' [1, 5]", peer=1))
 
     def test_the_main_thread_waits_in_slices(self):
         self.wait(None, 600_000, over_after=3)

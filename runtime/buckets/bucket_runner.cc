@@ -16,7 +16,7 @@ bool may_end_early(const BucketTable::Bucket& bucket) {
 
 }  // namespace
 
-void BucketRunner::arrive(BucketId id) {
+void BucketRunner::mark_ready(BucketId id) {
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);
   if (state.running) {
@@ -30,7 +30,7 @@ void BucketRunner::arrive(BucketId id) {
                             .sequence = bucket.sequence,
                             .may_end_early = may_end_early(bucket)};
   if (bucket.needs_agreement()) {
-    coordinator_.arrive(id, state.iteration, subject);
+    coordinator_.mark_ready(id, state.iteration, subject);
   } else {
     coordinator_.begin(id, state.iteration, subject);
     start(id);
@@ -61,7 +61,7 @@ void BucketRunner::finish(BucketId id) {
   coordinator_.acts().completed(bucket.text);
   network_bytes_.fetch_add(executor_.network_bytes(id), std::memory_order_relaxed);
   bucket.owner->bucket_finished(bucket.index);
-  if (std::exchange(state.is_ready_again, false)) arrive(id);
+  if (std::exchange(state.is_ready_again, false)) mark_ready(id);
   if (!rejections_.empty()) reject_later(id);
 }
 

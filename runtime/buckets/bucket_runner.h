@@ -15,7 +15,7 @@ namespace kolo {
 
 /// Takes each iteration of a bucket from "ready here" to "finished here", and notifies the owner.
 ///
-///   arrive ──► agreed on all ranks ──► start ──► enqueued (device only) ──► finish
+///   mark_ready ──► agreed on all ranks ──► start ──► enqueued (device only) ──► finish
 ///     └──────── eager ───────────────────▲
 ///
 /// The progress of a bucket is in the table (`BucketTable::State`), and only this class changes it.
@@ -31,7 +31,7 @@ class BucketRunner {
       : coordinator_(coordinator), executor_(executor), buckets_(buckets), activity_(activity) {}
 
   /// Called when the bucket is ready on this rank. Starts it, or asks for agreement first.
-  void arrive(BucketId id);
+  void mark_ready(BucketId id);
   /// Starts the current iteration of a bucket that is ready on all ranks, or eager.
   void start(BucketId id);
   /// Called when the executor has enqueued the whole iteration on the device's streams.

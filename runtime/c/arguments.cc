@@ -39,7 +39,7 @@ constexpr bool is_dtype(kolo_dtype dtype) {
   return dtype > KOLO_SAME_DTYPE && dtype <= static_cast<kolo_dtype>(std::size(kAllDTypes));
 }
 constexpr bool is_op(kolo_op op) {
-  return op >= KOLO_SUM && op < static_cast<kolo_op>(std::size(kAllReduceOps));
+  return op >= KOLO_SUM && op < static_cast<kolo_op>(std::size(kEveryReduceOp));
 }
 
 }  // namespace

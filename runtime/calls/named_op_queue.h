@@ -22,7 +22,7 @@ class Operations;
 /// The queue of all uses of one operation name. A use with a new signature first needs an agreement
 /// of all ranks. Uses run one at a time, in order, in the bucket of the name.
 ///
-///   unknown --propose--> proposed --accept--> agreed --arrive, start, run--> agreed
+///   unknown --propose--> proposed --accept--> agreed --mark_ready, start, run--> agreed
 ///      ^---- reject -------'                     '--- another signature at the head --> unknown
 ///
 /// Threads: the engine's.

@@ -65,7 +65,7 @@ void Operations::advance(NamedOpQueue& queue) {
       if (queue.has_device_bucket()) {
         context_.executor.set_input(*queue.bucket(), 0, queue.head().ready.get());
       }
-      runner_.arrive(*queue.bucket());
+      runner_.mark_ready(*queue.bucket());
       return;
     case NamedOpQueue::Need::kProposal: {
       const std::string text = queue.head().signature();

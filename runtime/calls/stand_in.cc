@@ -114,7 +114,7 @@ RowCall read_rows(ByteReader& reader) {
                            .dtype = reader.choice(kAllDTypes),
                            .memory = reader.choice(kAllMemories)});
   }
-  rows.options.op = reader.choice(kAllReduceOps);
+  rows.options.op = reader.choice(kEveryReduceOp);
   rows.options.result = reader.choice(kAllForms);
   rows.options.exchange = reader.choice(kAllForms);
   rows.options.scales = read_scales(reader);
@@ -193,7 +193,7 @@ std::optional<OperationTerms> operation_terms_from(std::span<const std::byte> by
   shape.dtype = reader.choice(kAllDTypes);
   shape.memory = reader.choice(kAllMemories);
   shape.out_of_place = reader.number<std::uint8_t>() != 0;
-  shape.op = reader.choice(kAllReduceOps);
+  shape.op = reader.choice(kEveryReduceOp);
   shape.scales = read_scales(reader);
   const bool has_wire = reader.number<std::uint8_t>() != 0;
   const DType wire = reader.choice(kAllDTypes);

@@ -31,7 +31,7 @@ void GradientSets::submit(const std::shared_ptr<GradientSetState>& group) {
 }
 
 void GradientSets::submit(GradientSetState& group, std::size_t bucket) {
-  if (!group.failed()) runner_.arrive(group.id_of(bucket));
+  if (!group.failed()) runner_.mark_ready(group.id_of(bucket));
 }
 
 bool GradientSets::accept(const Frame& decision) {

@@ -107,7 +107,7 @@ TEST(PlanBuckets, PlacesEachGradientOnceAlignedWithinTheLimitAndGreedily) {
         ASSERT_EQ(segment.offset, aligned(end, layout.dtype));
         ASSERT_EQ(layout.dtype, bucket_dtype(gradient, options.gradients));
         placements.insert(placement_alone(gradient, layout.dtype));
-        end = segment.offset + segment.count + lanes_of(layout);
+        end = segment.offset + segment.count + report_count(layout);
       }
       ASSERT_EQ(layout.count, end);
       // A bucket has all gradients in place, or none. One gradient that is cast makes all of them
@@ -137,7 +137,7 @@ TEST(PlanBuckets, PlacesEachGradientOnceAlignedWithinTheLimitAndGreedily) {
                        });
       if (next == plan.buckets.end()) continue;
       const std::size_t fused =
-          aligned(end, layout.dtype) + next->segments[0].count + lanes_of(layout);
+          aligned(end, layout.dtype) + next->segments[0].count + report_count(layout);
       ASSERT_GT(fused * size_of(layout.dtype), options.fusion_bytes);
     }
   }

@@ -221,7 +221,7 @@ TEST(WirePackerTest, WhatIsTooLargeIsCountedAndOthersMakeRoomToo) {
   const auto set = [&](std::size_t rank, float value) {
     for (float& each : job.tensor(rank, 0)) each = value;
   };
-  // Contributions cancel, so no result shows them; only the lane does.
+  // Contributions cancel, so no result shows them; only the element does.
   for (int step = 0; step < 8; ++step) {
     set(0, 1e6f);
     set(1, -1e6f);
@@ -267,19 +267,19 @@ TEST(WirePackerTest, OnlyWhatIsNotFiniteIsNotFiniteInTheResult) {
 }
 
 TEST(WirePackerTest, OnlySumsToFloat16HaveLanes) {
-  EXPECT_EQ(lanes_of(kWire), 2u);
+  EXPECT_EQ(report_count(kWire), 2u);
   BucketLayout layout = kWire;
   layout.dtype = DType::kBFloat16;
-  EXPECT_EQ(lanes_of(layout), 0u);
+  EXPECT_EQ(report_count(layout), 0u);
   layout = kWire;
   layout.op = ReduceOp::kMax;
-  EXPECT_EQ(lanes_of(layout), 0u);
+  EXPECT_EQ(report_count(layout), 0u);
   layout = kWire;
   layout.placement = Placement::kUser;
-  EXPECT_EQ(lanes_of(layout), 0u);
+  EXPECT_EQ(report_count(layout), 0u);
   layout = kWire;
   layout.memory = MemoryKind::kDevice;
-  EXPECT_EQ(lanes_of(layout), 0u);
+  EXPECT_EQ(report_count(layout), 0u);
 }
 
 TEST(WirePackerTest, HasNoPieces) {

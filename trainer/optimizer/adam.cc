@@ -89,15 +89,15 @@ class Lamb final : public AdamMoments, public TensorNorms {
   Lamb(ParameterSet& parameters, const OptimizerOptions& options)
       : AdamMoments(parameters, options) {
     require_no_rows("lamb");
-    std::size_t shared_out = 0, largest = 0;
+    std::size_t sharded = 0, largest = 0;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const std::size_t owned = parameters[i].owned().count;
       const bool is_sharded = parameters[i].is_sharded();
-      begins_.push_back(is_sharded ? shared_out : 0);
-      if (is_sharded) shared_out += owned;
+      begins_.push_back(is_sharded ? sharded : 0);
+      if (is_sharded) sharded += owned;
       largest = std::max(largest, owned);
     }
-    directions_ = Tensor({std::max(shared_out, largest)});
+    directions_ = Tensor({std::max(sharded, largest)});
   }
   void update(std::size_t index, float lr, float gradient_scale) override {
     prepare(index, gradient_scale);

@@ -109,7 +109,7 @@ class Program {
       thread.waits_for = coordinator.propose(text, 1, text, wait);
     } else {
       const auto bucket = static_cast<BucketId>(tensor);
-      coordinator.arrive(bucket, 0, {.text = text, .waited = wait});
+      coordinator.mark_ready(bucket, 0, {.text = text, .waited = wait});
       thread.waits_for = ProposalKey{bucket_hash(bucket), 0};
     }
     wait_of_[{thread.rank, *thread.waits_for}] = &wait;

@@ -61,8 +61,8 @@ class Network {
     negotiator(rank).propose(t, value, rule);
     collect(rank);
   }
-  void arrive(int rank, const ProposalKey& t) {
-    negotiator(rank).arrive(t);
+  void mark_ready(int rank, const ProposalKey& t) {
+    negotiator(rank).mark_ready(t);
     collect(rank);
   }
   void reject(const std::vector<ProposalKey>& keys, const Error& error) {
@@ -283,7 +283,7 @@ TEST_P(Negotiators, ReleaseArrivalsAlongLeadersOnly) {
           network.deliver_all();
           EXPECT_THAT(network.released(0), SizeIs(Lt(buckets.size() * (round + 1))));
         }
-        network.arrive(arrivals[i].first, arrivals[i].second);
+        network.mark_ready(arrivals[i].first, arrivals[i].second);
       }
       network.deliver_all();
       for (int rank = 0; rank < network.size(); ++rank) {
@@ -388,7 +388,7 @@ TEST(Negotiator, ScalesTo4096RanksOn512Nodes) {
   EXPECT_LE(network.most_frames_from_one_rank(),
             static_cast<std::size_t>(CombiningTree::kDefaultArity + kLocal - 1 + 1));
 
-  for (int node = 0; node < kNodes; ++node) network.arrive(node * kLocal, key(1));
+  for (int node = 0; node < kNodes; ++node) network.mark_ready(node * kLocal, key(1));
   for (steps = 0; network.deliver_step();) ++steps;
   EXPECT_THAT(network.released((kNodes - 1) * kLocal), ElementsAre(key(1)));
   EXPECT_EQ(network.frames_sent(), 2 * edges(network) + 2 * (kNodes - 1));

@@ -316,7 +316,7 @@ inline std::vector<BucketLayout> all_layouts(const Job& job) {
   const bool rounds_once = sums_in_order(job.algorithm) || job.algorithm.ends_with("direct");
   std::vector<BucketLayout> layouts;
   for (DType dtype : kNumberDTypes) {
-    for (ReduceOp op : kAllReduceOps) {
+    for (ReduceOp op : kEveryReduceOp) {
       if (!takes(op, dtype)) continue;
       if (BucketLayout{.dtype = dtype, .op = op}.rounds() && !rounds_once) continue;
       for (Placement placement : {Placement::kInPlace, Placement::kStaged, Placement::kUser}) {

@@ -77,7 +77,7 @@ TEST(UcxMemoryUse, MessagesMayLieInCommittedMemoryOrNot) {
   EXPECT_TRUE(std::equal(got.begin(), got.end(), text.begin()));
 }
 
-TEST(UcxLanes, AControlFrameDoesNotWaitForDataOnItsWay) {
+TEST(UcxChannels, AControlFrameDoesNotWaitForDataOnItsWay) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1});
   const TransportJob job = ucx_job(grid, kSuiteLimits);
   Transport &from = *job.ranks[0], &to = *job.ranks[1];

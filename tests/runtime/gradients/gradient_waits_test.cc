@@ -33,10 +33,10 @@ constexpr std::size_t kWaited = 6;  // Number of gradients.
 constexpr milliseconds kAtOnce{1}, kWithoutEnd{0};
 
 /// A set of six gradients: 0 and 1 share a bucket, as do 2 and 3, and 4 and 5.
-class WaitedSet {
+class AwaitedSet {
  public:
-  explicit WaitedSet(const std::vector<int>& nodes, std::uint64_t seed = 1,
-                     const GradientOptions& options = {.op = ReduceOp::kSum})
+  explicit AwaitedSet(const std::vector<int>& nodes, std::uint64_t seed = 1,
+                      const GradientOptions& options = {.op = ReduceOp::kSum})
       : job_(ProcessGrid::with_node_sizes(nodes), {.fusion_bytes = 2 * 64 * sizeof(float)}, seed) {
     for (int rank = 0; rank < job_.world_size(); ++rank) {
       std::vector<GradientSpec> specs;
@@ -83,7 +83,7 @@ std::string error_text(const Call& call) {
 TEST(GradientWaits, EndWithTheBucketOfTheGradient) {
   for (const std::vector<int>& nodes : {std::vector<int>{2}, {1, 1}}) {
     SCOPED_TRACE(test::shape_text(nodes));
-    WaitedSet set(nodes);
+    AwaitedSet set(nodes);
     ASSERT_EQ(set.group(0).summary().buckets, 3u);
     for (int iteration = 1; iteration <= 3; ++iteration) {
       const auto sum = static_cast<float>(3 * iteration);
@@ -115,7 +115,7 @@ TEST(GradientWaits, EndWithTheBucketOfTheGradient) {
 }
 
 TEST(GradientWaits, AreForSetsWhoseGradientsAreAllMarked) {
-  WaitedSet set({1});
+  AwaitedSet set({1});
   EXPECT_THAT(error_text([&] { set.group(0).wait_for(kWaited, kAtOnce); }),
               HasSubstr("no gradient has the index"));
   for (std::size_t g = 2; g < kWaited; ++g) set.mark(0, g, 1);
@@ -131,7 +131,7 @@ TEST(GradientWaits, AreForSetsWhoseGradientsAreAllMarked) {
 
 // One thread already waits, and another begins to wait later.
 TEST(GradientWaits, GetTheErrorOfTheSet) {
-  WaitedSet set({1, 1});
+  AwaitedSet set({1, 1});
   for (std::size_t g = 0; g < kWaited; ++g) set.mark(0, g, 1);
   std::string text;
   std::thread waiting([&] { text = error_text([&] { set.group(0).wait_for(3, kWithoutEnd); }); });
@@ -151,7 +151,7 @@ bool is_raised(GradientSetState& group) {
 TEST(GradientEvents, TellOfEachBucketThatIsOver) {
   for (const std::vector<int>& nodes : {std::vector<int>{2}, {1, 1}}) {
     SCOPED_TRACE(test::shape_text(nodes));
-    WaitedSet set(nodes);
+    AwaitedSet set(nodes);
     GradientSetState& group = set.group(0);
     for (int iteration = 1; iteration <= 3; ++iteration) {
       const auto value = static_cast<float>(iteration);
@@ -185,7 +185,7 @@ TEST(GradientEvents, TellOfEachBucketThatIsOver) {
 }
 
 TEST(GradientEvents, AreRaisedWhenTheyComeLate) {
-  WaitedSet set({2});
+  AwaitedSet set({2});
   for (const int rank : {0, 1}) {
     for (std::size_t g = 0; g < kWaited; ++g) set.mark(rank, g, 1);
   }
@@ -196,7 +196,7 @@ TEST(GradientEvents, AreRaisedWhenTheyComeLate) {
 
 // The weights that divide gradients are complete when the last gradient is marked.
 TEST(GradientEvents, TellOfGradientsThatAreDivided) {
-  WaitedSet set({2}, 1, {.op = ReduceOp::kAverage, .divisor = Divisor::kContributingRanks});
+  AwaitedSet set({2}, 1, {.op = ReduceOp::kAverage, .divisor = Divisor::kContributingRanks});
   ASSERT_FALSE(is_raised(set.group(0)));
   for (std::size_t g = kWaited; g-- > 0;) set.mark(0, g, 3);
   for (const std::size_t g : {5U, 4U, 3U}) set.mark(1, g, 5);
@@ -216,7 +216,7 @@ TEST(GradientEvents, TellOfGradientsThatAreDivided) {
 }
 
 TEST(GradientEvents, StayRaisedOnceTheSetHasFailed) {
-  WaitedSet set({1, 1});
+  AwaitedSet set({1, 1});
   EXPECT_FALSE(is_raised(set.group(0)));
   set.group(0).fail({.code = ErrorCode::kPeerLost, .what = "rank 1 went away"});
   set.group(1).fail({.code = ErrorCode::kPeerLost, .what = "rank 0 went away"});
@@ -228,7 +228,7 @@ TEST(GradientEvents, StayRaisedOnceTheSetHasFailed) {
 
 // A thread sleeps until the driving thread has combined its gradient.
 TEST(GradientWaits, AreWokenByTheThreadThatDrives) {
-  WaitedSet set({1, 1});
+  AwaitedSet set({1, 1});
   for (std::size_t g = 0; g < kWaited; ++g) set.mark(0, g, 1);
   bool is_there = false;
   std::thread waiting([&] { is_there = set.group(0).wait_for(3, kWithoutEnd); });

@@ -1,4 +1,4 @@
-#include "comm/verify/symbolic_play.h"
+#include "comm/verify/symbolic_execution.h"
 
 #include <algorithm>
 #include <cstdint>
