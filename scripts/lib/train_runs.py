@@ -22,7 +22,7 @@ TASKS = {
 WARM_UP = {"mnist": "warmup=W,ramp=W", "cifar10": "warmup=W,ramp=W", "gpt": "warmup=W"}
 WARM_UP_SHARE = {"mnist": 0.1, "cifar10": 0.1, "gpt": 0.15}
 # Threshold of 2-bit codes by task; with AdamW, of directions.
-THRESHOLD = {"mnist": "0.1", "cifar10": "0.1", "gpt": "1"}
+THRESHOLD = {"mnist": "0.1", "cifar10": "0.1", "gpt": "2"}
 # Further options of top-k, by task.
 RULES = {"gpt": ",rule=lossless"}
 # Tensors that are not sent sparsely, by task: the embeddings of GPT are 5 % of it, and rows of rare bytes would wait.

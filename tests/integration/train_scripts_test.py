@@ -75,7 +75,7 @@ class Tables(unittest.TestCase):
         self.assertEqual(table.spec_of("mnist", "top-k 1 %, warm-up", 600),
                          "topk(0.01,warmup=60,ramp=60,route=owners)")
         self.assertEqual(table.spec_of("gpt", "top-k 1 %, warm-up", 600), "topk(0.01,warmup=90,route=owners)")
-        self.assertEqual(table.spec_of("gpt", "2 bits, warm-up", 600), "2bit(1,warmup=90,route=owners)")
+        self.assertEqual(table.spec_of("gpt", "2 bits, warm-up", 600), "2bit(2,warmup=90,route=owners)")
         self.assertFalse(table.has("gpt", "top-k 1 %, warm-up, dgc"))
         self.assertTrue(table.has("mnist", "top-k 1 %, warm-up, dgc"))
 
