@@ -72,9 +72,6 @@ void require_balance(const Config& c) {
           fmt::format("--balance with --exchange {}: ranks would take local steps of unequal "
                       "length; set --exchange dense",
                       c.exchange));
-  require(c.balance != "auto" || !c.runtime.reproducible,
-          "--balance auto with --reproducible on: it follows measured times; name rates instead, "
-          "such as --balance 2,1");
 }
 
 }  // namespace

@@ -139,9 +139,8 @@ inline std::vector<ConfigOption> job_options(Config& c) {
        "join",
        Choices{"pad", "drop", "join"}},
       {"--balance", &c.balance,
-       "How the samples of a pass, --batch for each rank, are dealt out: off: equally; auto: by "
-       "the "
-       "speed of ranks, measured in every 20 steps; or by these rates of all ranks: 2,1,1",
+       "How samples are dealt out, --batch per rank on average: off: equally; auto: by speed, "
+       "measured in every 20 steps; or by these rates of all ranks: 2,1,1",
        TextForm{"off|auto|RATES", parsed_balance}, kOfRanks | kNotOnGpus},
       {"--seed", &c.seed, "Seed of initial weights, sample order and generated text"},
       {"--threads", &c.threads, "Compute threads per rank", kAtLeastOne, kOfRank},
@@ -254,9 +253,7 @@ inline std::vector<ConfigOption> exchange_options(Config& c) {
        "Steps at the beginning in which all ranks average gradients, before local steps begin",
        kAny, kTraits},
       {"--local-unit", &c.local_unit,
-       "What takes local steps: each rank, or each node, whose ranks average the gradients of "
-       "every "
-       "step",
+       "What takes local steps: each rank, or each node, whose ranks average every gradient",
        Choices{"rank", "node"}, kTraits},
       {"--outer-lr", &c.outer_lr, "diloco: learning rate of the mean movement", kPositive, kTraits},
       {"--outer-momentum", &c.outer_momentum, "diloco: its momentum", kShareBelowOne, kTraits},

@@ -70,6 +70,11 @@ Balance::Balance(Runtime& runtime, const Config& config)
         "compression instead, which the line 'compression:' reports",
         config.balance, compression));
   }
+  if (measures_ && runtime.options().reproducible) {
+    throw_config_error(
+        "--balance auto with --reproducible on: it follows measured times; name rates instead, "
+        "such as --balance 2,1");
+  }
   const std::vector<double> rates = parse_rates(config.balance);
   if (rates.empty()) return;
   if (rates.size() != batches_.size()) {
