@@ -33,6 +33,7 @@ struct Config : ModelOptions {
   std::optional<std::size_t> steps;  ///< Number of steps; empty if `epochs` counts.
   std::size_t batch = 16;            ///< Samples per rank in one backward pass.
   std::size_t accumulation = 1;      ///< Backward passes per step; their gradients add up.
+  std::string mesh = "auto";         ///< Axes along which ranks share the work; see `parse_mesh`.
   std::string uneven = "pad";        ///< "pad", "drop" or "join"; see `Uneven`.
   std::string balance = "off";       ///< "off", "auto", or the rates of all ranks; see `Balance`.
   std::uint64_t seed = 1;
@@ -132,6 +133,11 @@ inline std::vector<ConfigOption> job_options(Config& c) {
       {"--accumulate", &c.accumulation,
        "Passes per step, whose gradients add up before they are sent", kAtLeastOne,
        kOfRanks | kNotOnGpus},
+      {"--mesh", &c.mesh,
+       "How ranks share the work: data=N,tensor=N,pipeline=N; data ranks have different samples, "
+       "tensor ranks deal out each block of gpt and mlp, pipeline stages have ranges of blocks, "
+       "and the passes of --accumulate flow through them; auto: all ranks are data ranks",
+       TextForm{"AXIS=N,..."}, kOfRanks | kNotOnGpus},
       {"--uneven", &c.uneven,
        "What becomes of the last step of an epoch if it has fewer samples than the others: pad: "
        "all ranks share them, and fill up their batches with rows that do not count; drop: it is "

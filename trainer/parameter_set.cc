@@ -19,11 +19,14 @@ bool has_lost_numbers(std::span<const float> values) {
 
 }  // namespace
 
-Parameter::Parameter(ParameterSet& owner, std::size_t index, std::string name, Shape shape)
+Parameter::Parameter(ParameterSet& owner, std::size_t index, std::string name, Shape whole,
+                     const Part& part)
     : owner_(owner),
       index_(index),
       name_(std::move(name)),
-      shape_(std::move(shape)),
+      whole_shape_(std::move(whole)),
+      part_(part),
+      shape_(part.shape_of(whole_shape_)),
       own_value_(shape_),
       value_(own_value_.span()) {}
 
@@ -108,17 +111,20 @@ void Parameter::add_to_row(std::int32_t index, std::span<const float> values, fl
   }
 }
 
-Parameter& ParameterSet::add(std::string name, Shape shape, Initial initial) {
+Parameter& ParameterSet::add(std::string name, Shape shape, Initial initial, const Part& part) {
   Parameter& parameter =
-      parameters_.emplace_back(*this, parameters_.size(), std::move(name), std::move(shape));
-  Random random(seed_, parameter.index());
+      parameters_.emplace_back(*this, parameters_.size(), std::move(name), std::move(shape), part);
+  Random random(seed_, left_out_ + parameter.index());
   constexpr float kHalfWidth = 1.7320508f;  // half width of a distribution of deviation 1
-  for (float& value : parameter.value()) {
+  Tensor whole(part.is_whole() ? Shape{0} : parameter.whole_shape());
+  const std::span<float> values = part.is_whole() ? parameter.value() : whole.span();
+  for (float& value : values) {
     value = initial.mean;
     if (initial.deviation > 0.0f) {
       value += initial.deviation * kHalfWidth * (2.0f * random.uniform() - 1.0f);
     }
   }
+  if (!part.is_whole()) part.take(parameter.whole_shape(), values, parameter.value());
   return parameter;
 }
 

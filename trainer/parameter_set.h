@@ -15,6 +15,7 @@
 #include "comm/base/dtype.h"
 #include "comm/base/error.h"
 #include "comm/base/half.h"
+#include "trainer/part.h"
 #include "trainer/tensor.h"
 
 namespace kolo::trainer {
@@ -77,11 +78,17 @@ struct Contribution {
 /// that writes it or, if several contributions add up in float32, after the last one.
 class Parameter {
  public:
-  Parameter(ParameterSet& owner, std::size_t index, std::string name, Shape shape);
+  /// `whole` is the shape of the tensor of which this rank has `part`.
+  Parameter(ParameterSet& owner, std::size_t index, std::string name, Shape whole,
+            const Part& part);
 
   const std::string& name() const { return name_; }
   std::size_t index() const { return index_; }
+  ParameterSet& owner() { return owner_; }
+  /// The shape of this rank's part.
   const Shape& shape() const { return shape_; }
+  const Shape& whole_shape() const { return whole_shape_; }
+  const Part& part() const { return part_; }
   std::size_t size() const { return value_.size(); }
   /// The values, to be written immediately: `version` changes with this call, not with a later
   /// write through the span. Waits for expected values (`expect_value`).
@@ -216,6 +223,8 @@ class Parameter {
   ParameterSet& owner_;
   std::size_t index_;
   std::string name_;
+  Shape whole_shape_;
+  Part part_;
   Shape shape_;
   Tensor own_value_;  // empty while the values are in bound memory
   std::span<float> value_;
@@ -255,13 +264,18 @@ class ParameterSet {
  public:
   using Hook = std::function<void(std::size_t index)>;
 
-  /// Initial values of parameters depend only on `seed` and on the order of registration.
+  /// Initial values of parameters depend only on `seed` and on the order of registration, not on
+  /// the parts that ranks have.
   explicit ParameterSet(std::uint64_t seed) : seed_(seed) {}
   ParameterSet(const ParameterSet&) = delete;
   ParameterSet& operator=(const ParameterSet&) = delete;
 
-  /// Adds a parameter. The reference is valid as long as the set.
-  Parameter& add(std::string name, Shape shape, Initial initial);
+  /// Adds a parameter: `part` of a tensor of shape `shape`. The reference is valid as long as the
+  /// set.
+  Parameter& add(std::string name, Shape shape, Initial initial, const Part& part = {});
+
+  /// Skips the random numbers of `parameters` parameters that only other ranks register.
+  void leave_out(std::size_t parameters) { left_out_ += parameters; }
 
   /// Adds a parameter [height, width] of which a step uses few rows; layers contribute to its
   /// gradient row by row (`Parameter::add_to_row`).
@@ -307,6 +321,7 @@ class ParameterSet {
  private:
   friend class Parameter;
   std::uint64_t seed_;
+  std::size_t left_out_ = 0;
   std::deque<Parameter> parameters_;
   std::deque<Buffer> buffers_;
   std::deque<Tensor> owned_gradients_;

@@ -283,7 +283,12 @@ std::optional<std::filesystem::path> resume(Runtime& runtime, const ResumeOption
         fmt::format("{}: it belongs to another job: {}", saved.path().string(), other));
   }
   state.visit_state(saved);
-  saved.require_all_taken();
+  // A rank of a split model restores some of the pieces; a piece is left if no rank has restored
+  // it.
+  std::vector<std::uint8_t> left = saved.left();
+  runtime.all_reduce("pieces left", {left.data(), left.size(), DType::kUInt8}, ReduceOp::kMin)
+      .wait();
+  saved.require_none(left);
   return saved.path();
 }
 

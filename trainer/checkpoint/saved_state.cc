@@ -73,6 +73,8 @@ void Snapshot::clear() {
 void Snapshot::visit(Reach reach, std::string_view name, const Piece& piece) {
   if (reach == Reach::kShared) {
     visit_shared(name, piece);
+  } else if (reach == Reach::kSavedHere) {
+    add(std::string(name), piece);
   } else {
     add(std::string(PieceNames::kOwn).append(name), piece);
   }
@@ -245,13 +247,23 @@ const StoredTensor& SavedState::find_in(const SafetensorsFile& file,
   throw_missing(file.path(), name);
 }
 
-void SavedState::require_all_taken() const {
+std::vector<std::uint8_t> SavedState::left() const {
+  std::vector<std::uint8_t> left;
   for (const SafetensorsFile& file : files_) {
     for (const StoredTensor& tensor : file.tensors()) {
       const std::string_view name = asked_name(tensor.name);
-      if (!name.empty() && !taken_.contains(name)) {
-        throw_data_error(file.path(), fmt::format("this job has no '{}'", name));
-      }
+      left.push_back(!name.empty() && !taken_.contains(name));
+    }
+  }
+  return left;
+}
+
+void SavedState::require_none(std::span<const std::uint8_t> left) const {
+  std::size_t next = 0;
+  for (const SafetensorsFile& file : files_) {
+    for (const StoredTensor& tensor : file.tensors()) {
+      if (left[next++] == 0) continue;
+      throw_data_error(file.path(), fmt::format("this job has no '{}'", asked_name(tensor.name)));
     }
   }
 }

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <functional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,9 +84,12 @@ class SavedState final : public StateVisitor {
   void part_of_sum(std::string_view name, double& value) override;
   void bytes_of_ranks(std::string_view name, std::vector<std::vector<std::byte>>& bytes) override;
 
-  /// Checks that the visits have restored all shared pieces and shards. Call after the last visit.
-  /// Errors: KoloError(kData) naming a piece that was not restored.
-  void require_all_taken() const;
+  /// Returns, for each stored shared tensor, 1 if the visits have not restored it here, otherwise
+  /// 0. All ranks have the same order of tensors. Call after the last visit.
+  std::vector<std::uint8_t> left() const;
+  /// Checks that no tensor is left. `left` is the result of `left`, or its minima over ranks.
+  /// Errors: KoloError(kData) naming the first tensor that is left.
+  void require_none(std::span<const std::uint8_t> left) const;
 
  protected:
   void visit(Reach reach, std::string_view name, const Piece& piece) override;

@@ -24,7 +24,8 @@ namespace kolo::trainer {
 ///          another dtype or shape; KoloError(kConfig) for own pieces on another number of ranks.
 class StateVisitor {
  public:
-  enum class Reach { kShared, kOwn };
+  /// The kind of a piece. kSavedHere is a shared piece that only this rank passes when saving.
+  enum class Reach { kShared, kOwn, kSavedHere };
 
   virtual ~StateVisitor() = default;
 
@@ -80,6 +81,15 @@ class StateVisitor {
   /// Visits a shard. `piece` has the shape of the whole tensor; its bytes are those of the shard,
   /// which starts at byte `begin` of the tensor.
   virtual void visit_shard(std::string_view name, const Piece& piece, std::size_t begin) = 0;
+
+  /// Passes a piece to the visitor `to`. Visitors that wrap another visitor use it.
+  static void pass_on(StateVisitor& to, Reach reach, std::string_view name, const Piece& piece) {
+    to.visit(reach, name, piece);
+  }
+  static void pass_on(StateVisitor& to, std::string_view name, const Piece& piece,
+                      std::size_t begin) {
+    to.visit_shard(name, piece, begin);
+  }
 
  private:
   static std::string_view dtype_of(float) { return "F32"; }

@@ -108,7 +108,8 @@ void SelfAttention::assign_weights(const Head& head, Block block) {
   const std::span<const float> weights = weights_of(head, block);
   if (!dropout_.is_active()) return block_factor_.assign(weights);
   const std::span<float> factors = kept_factors_.span().first(weights.size());
-  const std::size_t first_row = head.index % options_.heads * options_.length;
+  const std::size_t first_row =
+      (options_.first_head + head.index % options_.heads) * options_.length;
   for (std::size_t row = block.begin; row < block.end; ++row) {
     dropout_.fill(head.sequence, first_row + row,
                   factors.subspan((row - block.begin) * block.seen, block.seen));

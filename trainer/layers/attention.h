@@ -43,7 +43,8 @@ class SelfAttention final : public Layer {
     std::size_t sequences;
     std::size_t length;
     std::size_t width;
-    std::size_t heads;  ///< Number of heads, a divisor of width.
+    std::size_t heads;           ///< Number of heads of this rank, a divisor of width.
+    std::size_t first_head = 0;  ///< Index in the whole layer of this rank's first head.
     /// Largest `length` for which weights, [length, length] per head and sequence, are kept.
     std::size_t most_kept = 256;
     Mask mask = Mask::kCausal;

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "trainer/part.h"
+
 namespace kolo::trainer {
 
 /// The settings of a forward pass.
@@ -76,5 +78,41 @@ class Sequential : public Layer {
 /// of all ranks. `name` identifies the values and is unique to one layer. Collective: all ranks
 /// make the same calls in the same order.
 using RankSums = std::function<void(std::string_view name, std::span<double> values)>;
+
+/// The exchanges of the ranks that divide the layers of a model among them. Each rank has some rows
+/// or columns of the weights, and computes its part of the products.
+///
+/// Collective: all these ranks make the same calls, in the same order.
+struct TensorRanks {
+  std::size_t index = 0;  ///< Index of this rank, below `ways`.
+  std::size_t ways = 1;   ///< Number of ranks; 1 if layers are whole and nothing is exchanged.
+  /// Replaces `values` by their sums over these ranks, with equal bits on all ranks.
+  std::function<void(std::string_view name, std::span<float> values)> sum = {};
+  /// Gathers `all`, [ways, …], on all ranks. Before: this rank has written its row of `all`.
+  std::function<void(std::string_view name, std::span<double> all)> gather = {};
+
+  /// Whether layers are divided.
+  bool deal() const { return ways > 1; }
+  bool is_first() const { return index == 0; }
+  /// This rank's part of a weight that is divided by outputs, in each of `sections` sections.
+  Part outputs(std::size_t sections = 1) const {
+    return {.index = index, .ways = ways, .axis = 0, .sections = sections};
+  }
+  /// This rank's part of a weight that is divided by inputs.
+  Part inputs() const { return {.index = index, .ways = ways, .axis = 1}; }
+};
+
+/// A stage of a pipeline: it has a range of the blocks of a model.
+struct Stage {
+  std::size_t index = 0;
+  std::size_t count = 1;
+
+  bool is_first() const { return index == 0; }
+  bool is_last() const { return index + 1 == count; }
+  /// Whether the stage has block `block` of a model with `blocks` blocks.
+  bool has(std::size_t block, std::size_t blocks) const {
+    return block >= index * blocks / count && block < (index + 1) * blocks / count;
+  }
+};
 
 }  // namespace kolo::trainer

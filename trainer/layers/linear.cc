@@ -11,12 +11,14 @@ Linear::Linear(Device& device, ParameterSet& parameters, const std::string& name
     : Linear(device,
              // Braces guarantee that the weight is registered before the bias.
              Parameters{parameters.add(name + ".weight", {o.outputs, o.inputs},
-                                       {.deviation = o.deviation}),
-                        o.bias ? &parameters.add(name + ".bias", {o.outputs}, {}) : nullptr},
-             o.rows, o.input_gradient) {}
+                                       {.deviation = o.deviation}, o.part),
+                        o.bias ? &parameters.add(name + ".bias", {o.outputs}, {},
+                                                 o.part.axis == 0 ? o.part : Part())
+                               : nullptr},
+             o.rows, o.input_gradient, o.bias && (o.part.axis == 0 || o.part.index == 0)) {}
 
 Linear::Linear(Device& device, Parameter& shared_weight, std::size_t rows)
-    : Linear(device, Parameters{shared_weight, nullptr}, rows, true) {
+    : Linear(device, Parameters{shared_weight, nullptr}, rows, true, false) {
   weight_.share();
 }
 
@@ -25,18 +27,19 @@ Linear::Linear(Device& device, ParameterSet& parameters, const std::string& name
     : Linear(device,
              Parameters{shared_weight,
                         &parameters.add(name + ".bias", {shared_weight.shape()[0]}, {})},
-             rows, true) {
+             rows, true, true) {
   weight_.share();
 }
 
 Linear::Linear(Device& device, const Parameters& parameters, std::size_t rows,
-               bool has_input_gradient)
+               bool has_input_gradient, bool adds_bias)
     : rows_(rows),
       inputs_(parameters.weight.shape()[1]),
       outputs_(parameters.weight.shape()[0]),
       products_(device.products()),
       weight_(parameters.weight),
       bias_(parameters.bias),
+      adds_bias_(adds_bias),
       output_({rows_, outputs_}),
       input_gradient_({has_input_gradient ? rows_ : 0, inputs_}),
       weight_factor_(device, weight_),
@@ -51,7 +54,7 @@ std::span<const float> Linear::forward(std::span<const float> input, const Pass&
   const Operand x = input_factor_.operand(rows, inputs_);
   const Operand w = transposed(weight_factor_.operand());
   const Matrix y = {output_.data(), rows, outputs_, outputs_};
-  if (bias_ != nullptr) {
+  if (adds_bias_) {
     products_.multiply(x, w, std::as_const(*bias_).value(), y);
   } else {
     products_.multiply(x, w, y);

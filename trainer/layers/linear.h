@@ -25,6 +25,10 @@ class Linear final : public Layer {
     /// `backward` then returns an empty span.
     bool input_gradient = true;
     bool bias = true;
+    /// This rank's part of the weight. With axis 0, this rank has some outputs. With axis 1, it has
+    /// some inputs; its output is one term of a sum, which TensorSum adds up, and only the term of
+    /// the first rank has the bias. `inputs` and `outputs` are the numbers of the whole layer.
+    Part part = {};
   };
 
   /// Registers `name`.weight and, with a bias, `name`.bias. `device` outlives the layer.
@@ -45,7 +49,8 @@ class Linear final : public Layer {
     Parameter& weight;
     Parameter* bias;  // null without a bias
   };
-  Linear(Device& device, const Parameters& parameters, std::size_t rows, bool has_input_gradient);
+  Linear(Device& device, const Parameters& parameters, std::size_t rows, bool has_input_gradient,
+         bool adds_bias);
 
   std::size_t rows_;
   std::size_t inputs_;
@@ -53,6 +58,7 @@ class Linear final : public Layer {
   Products& products_;
   Parameter& weight_;
   Parameter* bias_;
+  bool adds_bias_;
   Tensor output_;
   Tensor input_gradient_;  // empty unless requested
   WeightFactor weight_factor_;

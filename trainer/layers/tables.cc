@@ -45,8 +45,11 @@ Embedding::Embedding(ParameterSet& parameters, const std::string& name, const Op
     : sequences_(options.sequences),
       length_(options.length),
       width_(options.width),
+      ranks_(options.ranks),
+      name_(name),
+      first_(ranks_.outputs().begin(options.tokens)),
       token_(parameters.add(name + ".token", {options.tokens, width_},
-                            {.deviation = options.deviation})),
+                            {.deviation = options.deviation}, ranks_.outputs())),
       position_(options.has_positions ? &parameters.add(name + ".position", {length_, width_},
                                                         {.deviation = options.deviation})
                                       : nullptr),
@@ -60,16 +63,19 @@ std::span<const float> Embedding::forward(std::span<const std::int32_t> ids, std
   ids_ = ids;
   const std::span<const float> tokens = std::as_const(token_).value();
   for (std::size_t row = 0; row < ids.size(); ++row) {
-    const auto token = row_of(tokens, ids[row]);
     const auto y = output_.span().subspan(row * width_, width_);
-    if (position_ != nullptr) {
-      const std::span<const float> positions = std::as_const(*position_).value();
-      add(token, positions.subspan((past + row % length) * width_, width_), y);
+    if (has(ids[row])) {
+      std::ranges::copy(row_of(tokens, ids[row]), y.begin());
     } else {
-      std::ranges::copy(token, y.begin());
+      std::ranges::fill(y, 0.0f);  // another rank adds the row
     }
+    if (position_ == nullptr || !ranks_.is_first()) continue;
+    const std::span<const float> positions = std::as_const(*position_).value();
+    add(y, positions.subspan((past + row % length) * width_, width_), y);
   }
-  return output_.span().first(ids.size() * width_);
+  const std::span<float> output = output_.span().first(ids.size() * width_);
+  if (ranks_.deal()) ranks_.sum(name_, output);
+  return output;
 }
 
 void Embedding::backward(std::span<const float> output_gradient) {
@@ -80,6 +86,7 @@ void Embedding::backward(std::span<const float> output_gradient) {
   }
   if (token_.next_contribution() == Into::kOverwrite) std::ranges::fill(token_.gradient(), 0.0f);
   for (std::size_t row = 0; row < ids_.size(); ++row) {
+    if (!has(ids_[row])) continue;
     const std::span<float> into = row_of(token_.gradient(), ids_[row]);
     add(into, output_gradient.subspan(row * width_, width_), into);
   }

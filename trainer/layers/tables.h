@@ -58,6 +58,7 @@ class Embedding {
     bool has_positions = true;              ///< Whether there is a table of positions.
     std::optional<std::size_t> chunk = {};  ///< Largest number of positions per pass; empty:
                                             ///< length.
+    TensorRanks ranks = {};                 ///< Ranks among which the tokens are divided.
   };
 
   Embedding(ParameterSet& parameters, const std::string& name, const Options& options);
@@ -72,15 +73,22 @@ class Embedding {
   void backward(std::span<const float> output_gradient);
 
  private:
+  /// Whether this rank has the row of token `id`.
+  bool has(std::int32_t id) const {
+    return static_cast<std::size_t>(id) - first_ < token_.shape()[0];
+  }
   /// `table` is a span of mutable or const floats.
   template <typename Table>
   Table row_of(Table table, std::int32_t id) const {
-    return table.subspan(static_cast<std::size_t>(id) * width_, width_);
+    return table.subspan((static_cast<std::size_t>(id) - first_) * width_, width_);
   }
 
   std::size_t sequences_;
   std::size_t length_;
   std::size_t width_;
+  TensorRanks ranks_;
+  std::string name_;
+  std::size_t first_;  // first token of this rank
   Parameter& token_;
   Parameter* position_;  // null without positions
   Tensor output_;

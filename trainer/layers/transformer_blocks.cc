@@ -3,6 +3,7 @@
 #include "trainer/layers/elementwise.h"
 #include "trainer/layers/linear.h"
 #include "trainer/layers/normalization.h"
+#include "trainer/layers/tensor_sum.h"
 
 namespace kolo::trainer {
 namespace {
@@ -14,24 +15,42 @@ struct Block {
   const std::string& name;
   std::size_t rows;
   std::size_t width;
+  TensorRanks ranks = {};
 
   /// Appends a dense layer; `inputs` and `outputs` count multiples of the width.
   void append_linear(Sequential& to, const char* layer, std::size_t inputs, std::size_t outputs,
-                     float deviation) const {
+                     float deviation, const Part& part) const {
     to.append<Linear>(device, parameters, name + layer,
                       Linear::Options{.rows = rows,
                                       .inputs = inputs * width,
                                       .outputs = outputs * width,
-                                      .deviation = deviation});
+                                      .deviation = deviation,
+                                      .part = part});
+  }
+  /// Appends a dense layer that is divided by outputs, in each of `sections` equal sections.
+  void append_by_outputs(Sequential& to, const char* layer, std::size_t outputs, float deviation,
+                         std::size_t sections) const {
+    append_sum_of_ranks(to, layer, TensorSum::Of::kGradients);
+    append_linear(to, layer, 1, outputs, deviation, ranks.outputs(sections));
+  }
+  /// Appends a dense layer that is divided by inputs, and the sum of its outputs.
+  void append_by_inputs(Sequential& to, const char* layer, std::size_t inputs,
+                        float deviation) const {
+    append_linear(to, layer, inputs, 1, deviation, ranks.inputs());
+    append_sum_of_ranks(to, layer, TensorSum::Of::kOutputs);
+  }
+  void append_sum_of_ranks(Sequential& to, const char* layer, TensorSum::Of of) const {
+    if (ranks.deal()) to.append<TensorSum>(ranks, name + layer, of, rows * width);
   }
   void append_norm(Sequential& to, const char* layer) const {
     to.append<LayerNorm>(parameters, name + layer, rows, width);
   }
   /// Appends layers that compute contract(gelu(expand(x))).
   void append_inner_layer(Sequential& to, float deviation, float contract_deviation) const {
-    append_linear(to, ".expand", 1, 4, deviation);
-    to.append<Gelu>(rows * 4 * width);
-    append_linear(to, ".contract", 4, 1, contract_deviation);
+    append_by_outputs(to, ".expand", 4, deviation, 1);
+    const Part part = ranks.outputs();
+    to.append<Gelu>(rows * (part.end(4 * width) - part.begin(4 * width)));
+    append_by_inputs(to, ".contract", 4, contract_deviation);
   }
   /// Appends a layer that computes x + y(x), and returns y, to which layers can be appended.
   Sequential& append_sum(Sequential& to) const {
@@ -58,13 +77,17 @@ Dropout::Options dropout(const EncoderBlock::Options& o, std::uint64_t layer) {
 
 TransformerBlock::TransformerBlock(Device& device, ParameterSet& parameters,
                                    const std::string& name, const Options& o) {
-  const Block block{device, parameters, name, o.attention.rows(), o.attention.width};
+  const Block block{device, parameters, name, o.attention.rows(), o.attention.width, o.ranks};
+  SelfAttention::Options own = o.attention;
+  own.width /= o.ranks.ways;
+  own.heads /= o.ranks.ways;
+  own.first_head = o.ranks.index * own.heads;
   Sequential& attended = block.append_sum(*this);
   block.append_norm(attended, ".attention_norm");
-  block.append_linear(attended, ".query_key_value", 1, 3, o.deviation);
-  if (o.has_rotary_positions) attended.append<RotaryPositions>(o.attention);
-  attended.append<SelfAttention>(device, o.attention);
-  block.append_linear(attended, ".project", 1, 1, o.residual_deviation);
+  block.append_by_outputs(attended, ".query_key_value", 3, o.deviation, 3);
+  if (o.has_rotary_positions) attended.append<RotaryPositions>(own);
+  attended.append<SelfAttention>(device, own);
+  block.append_by_inputs(attended, ".project", 1, o.residual_deviation);
   attended.append<Dropout>(dropout_after(o.attention, 1));
   Sequential& inner = block.append_sum(*this);
   block.append_norm(inner, ".inner_norm");
@@ -76,14 +99,14 @@ EncoderBlock::EncoderBlock(Device& device, ParameterSet& parameters, const std::
                            const Options& o) {
   const Block block{device, parameters, name, o.sequences * o.length, o.width};
   Sequential& attended = block.append_sum(*this);
-  block.append_linear(attended, ".query_key_value", 1, 3, o.deviation);
+  block.append_by_outputs(attended, ".query_key_value", 3, o.deviation, 3);
   attention_ = &attended.append<SelfAttention>(
       device, SelfAttention::Options{.sequences = o.sequences,
                                      .length = o.length,
                                      .width = o.width,
                                      .heads = o.heads,
                                      .mask = SelfAttention::Mask::kLengths});
-  block.append_linear(attended, ".project", 1, 1, o.deviation);
+  block.append_by_inputs(attended, ".project", 1, o.deviation);
   attended.append<Dropout>(dropout(o, 0));
   block.append_norm(*this, ".attention_norm");
   Sequential& inner = block.append_sum(*this);

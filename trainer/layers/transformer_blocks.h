@@ -29,8 +29,12 @@ class TransformerBlock final : public Sequential {
     float deviation;           ///< Standard deviation of initial weights.
     float residual_deviation;  ///< Standard deviation of the weights of `project` and `contract`.
     bool has_rotary_positions = false;
+    /// Ranks that divide the heads and the inner layer. Their number is a divisor of heads.
+    TensorRanks ranks = {};
   };
 
+  /// Number of parameters that a block registers.
+  static constexpr std::size_t kParameters = 12;
   /// Number of dropout layers of a block: one for attention weights and one per branch.
   static constexpr std::uint64_t kDropoutLayers = 3;
 

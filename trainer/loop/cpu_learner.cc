@@ -19,7 +19,12 @@
 #include "trainer/config.h"
 #include "trainer/errors.h"
 #include "trainer/loop/learner.h"
+#include "trainer/loss/dealt_cross_entropy.h"
 #include "trainer/loss/loss.h"
+#include "trainer/mesh/mesh.h"
+#include "trainer/mesh/mesh_visitor.h"
+#include "trainer/mesh/pipeline.h"
+#include "trainer/mesh/whole_model.h"
 #include "trainer/models/model.h"
 #include "trainer/optimizer/weight_average.h"
 #include "trainer/parameter_set.h"
@@ -45,9 +50,22 @@ const Config& require_offered(const Config& config) {
   return config;
 }
 
+/// Makes the groups of a split model. Returns null if the model is whole on each rank. Collective.
+/// Errors: as `require_splittable`.
+std::unique_ptr<Mesh> make_mesh(const Config& config, Runtime& runtime, const Catalog& catalog) {
+  const MeshShape shape = mesh_of(config.mesh, runtime);
+  require_splittable(config, runtime.options(), shape, catalog);
+  return shape.splits_model() ? std::make_unique<Mesh>(runtime, shape) : nullptr;
+}
+
 std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const Task& task,
-                                  const Catalog& catalog, Device& device, std::string& origin) {
+                                  const Catalog& catalog, Mesh* mesh, Device& device,
+                                  std::string& origin) {
   ModelSetting setting = model_setting(config, task);
+  if (mesh != nullptr) {
+    setting.tensor = mesh->tensor_ranks();
+    setting.stage = mesh->stage();
+  }
   if (config.sync_batch_norm) {
     setting.sum_over_ranks = [&runtime](std::string_view name, std::span<double> values) {
       runtime.all_reduce(name, {values.data(), values.size(), DType::kFloat64}).wait();
@@ -55,12 +73,26 @@ std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const 
   }
   const ModelEntry& entry = catalog.models.at(config.model);
   auto model = entry.make(setting, device);
-  if (config.weights_part == "shared") {
+  if (mesh != nullptr && !config.weights.empty()) {
+    const auto whole = make_model(config, runtime, task, catalog, nullptr, device, origin);
+    take_parts(whole->parameters(), model->parameters());
+  } else if (config.weights_part == "shared") {
     origin = describe(config.weights, import_shared_weights(config.weights, model->parameters()));
   } else if (!config.weights.empty()) {
     import_weights(config.weights, model->parameters(), entry.layouts);
   }
   return model;
+}
+
+/// Makes the loss of `task`. If ranks divide the outputs of `model`, the loss is DealtCrossEntropy.
+std::unique_ptr<Loss> make_loss(const Config& config, const Task& task, Mesh* mesh,
+                                const Model& model) {
+  if (!model.deals_out_outputs()) return task.make_loss(config.batch);
+  return std::make_unique<DealtCrossEntropy>(
+      SoftmaxCrossEntropy::Options{.rows = config.batch * task.rows_per_sample,
+                                   .classes = task.outputs,
+                                   .label_smoothing = config.label_smoothing},
+      mesh->tensor_ranks());
 }
 
 /// Averages over ranks a model's buffers and, on request, its weights. Buffers such as running
@@ -141,11 +173,14 @@ class CpuLearner final : public Learner, private Stateful {
         catalog_(catalog),
         joins_(config.uneven == "join"),
         samples_per_step_(static_cast<double>(config.batch * config.accumulation)),
+        mesh_(make_mesh(config, runtime, catalog)),
         device_(offered_precision(config)) {
     build();
   }
 
-  std::size_t parameter_count() const override { return model_->parameters().element_count(); }
+  std::size_t parameter_count() const override {
+    return whole_ ? whole_->element_count() : model_->parameters().element_count();
+  }
   PlanSummary plan() const override { return updater_->plan(); }
   std::vector<CompressionStats> compression_stats() const override {
     return updater_->compression_stats();
@@ -173,50 +208,86 @@ class CpuLearner final : public Learner, private Stateful {
                            .leaves_out_ranks = batch.leaves_out_ranks});
       if (batch.rank_samples == 0) return;
     }
-    sums_ += run(batch, true, row_weight * updater_->loss_scale());
+    const float weight = row_weight * updater_->loss_scale();
+    if (pipeline_) return count(pipeline_->train(batch, weight));
+    count(run(batch, true, weight));
     model_->backward(loss_->gradient());
   }
   void await_averages() override { updater_->await_averages(); }
   UpdateVerdict clip() override { return updater_->clip(); }
   StepReport update(float lr, const UpdateVerdict& verdict) override {
-    const StepReport report = updater_->update(lr, verdict);
+    StepReport report = updater_->update(lr, verdict);
     if (average_ && !report.is_skipped) average_->update();
+    if (pipeline_) pipeline_->share_table();
+    if (mesh_) report.exposed += mesh_->take_exposed();
     return report;
   }
   void begin_evaluation() override {
-    if (average_) average_->swap();
+    swap_average();
     rank_means_->begin(updater_->ranks_differ());
   }
   void end_evaluation() override {
     rank_means_->end();
-    if (average_) average_->swap();
+    swap_average();
+    if (mesh_) mesh_->take_exposed();
   }
-  void evaluate(const Batch& batch) override { sums_ += run(batch, false, 1.0f); }
+  void evaluate(const Batch& batch) override {
+    count(pipeline_ ? pipeline_->evaluate(batch) : run(batch, false, 1.0f));
+  }
   LossSums take_sums() override { return std::exchange(sums_, {}); }
   const ParameterSet& parameters() override { return model_->parameters(); }
+  Mesh* mesh() override { return mesh_.get(); }
+  const ParameterSet& whole_parameters() override {
+    return whole_ ? whole_->gather() : model_->parameters();
+  }
 
  private:
   /// Makes the model, its loss and its updater, which replace the former ones. Collective.
   void build() {
+    whole_.reset();
+    pipeline_.reset();
     average_.reset();
     rank_means_.reset();
     updater_.reset();
-    model_ = make_model(config_, runtime_, task_, catalog_, device_, origin_);
-    loss_ = task_.make_loss(config_.batch);
+    model_ = make_model(config_, runtime_, task_, catalog_, mesh_.get(), device_, origin_);
+    loss_ = make_loss(config_, task_, mesh_.get(), *model_);
     ParameterSet& parameters = model_->parameters();
     updater_ = make_updater(config_, catalog_.optimizers.at(config_.optimizer), runtime_, task_,
-                            parameters, clock_);
+                            parameters, clock_, mesh_.get());
     rank_means_.emplace(runtime_, parameters);
     parameters.accumulate(config_.accumulation);
     if (config_.weight_average > 0.0f) average_.emplace(parameters, config_.weight_average);
+    if (mesh_ == nullptr) return;
+    if (mesh_->stage().count > 1) {
+      pipeline_.emplace(*mesh_, *model_, *loss_, config_.accumulation);
+      pipeline_->share_table();
+    }
+    whole_.emplace(*mesh_, parameters);
   }
   void visit_state(StateVisitor& visitor) override {
+    if (mesh_ == nullptr) return visit_own_state(visitor);
+    MeshVisitor whole(visitor, *mesh_, model_->parameters());
+    visit_own_state(whole);
+    if (visitor.is_restoring() && pipeline_) pipeline_->share_table();
+  }
+  /// Visits the state of this rank's part of the model.
+  void visit_own_state(StateVisitor& visitor) {
     rank_means_->visit_state(visitor, updater_->ranks_differ());
     if (average_) average_->visit_state(visitor);
     visitor.part_of_sum("loss", sums_.loss);
     visitor.part_of_sum("score", sums_.score);
     visitor.part_of_sum("rows", sums_.rows);
     updater_->visit_state(visitor);
+  }
+  /// Adds `sums` to those of this rank, unless another rank of the mesh counts the same samples.
+  void count(const LossSums& sums) {
+    if (mesh_ == nullptr || mesh_->counts_loss()) sums_ += sums;
+  }
+  /// Exchanges the weights and their running mean, if there is one.
+  void swap_average() {
+    if (!average_) return;
+    average_->swap();
+    if (pipeline_) pipeline_->share_table();
   }
   LossSums run(const Batch& batch, bool is_training, float row_weight) {
     const std::span<const float> output =
@@ -233,6 +304,7 @@ class CpuLearner final : public Learner, private Stateful {
   const Catalog& catalog_;
   const bool joins_;               // whether ranks without samples join
   const double samples_per_step_;  // samples of this rank in a full step
+  std::unique_ptr<Mesh> mesh_;     // null if the model is whole on each rank
   Device device_;
   std::string origin_;
   std::unique_ptr<Model> model_;
@@ -241,6 +313,8 @@ class CpuLearner final : public Learner, private Stateful {
   std::unique_ptr<ParameterUpdater> updater_;
   std::optional<WeightAverage> average_;
   std::optional<RankMeans> rank_means_;
+  std::optional<Pipeline> pipeline_;  // set if the model has several stages
+  std::optional<WholeModel> whole_;   // set if the model is split
   LossSums sums_;
 };
 

@@ -8,6 +8,7 @@
 #include "trainer/errors.h"
 #include "trainer/kernels/kernels.h"
 #include "trainer/loop/compression_rules.h"
+#include "trainer/mesh/mesh.h"
 
 namespace kolo::trainer {
 
@@ -158,10 +159,13 @@ void DistributedOptimizer::await_averages() {
 
 UpdateVerdict DistributedOptimizer::clip() {
   unscale_ = 1.0f / gate_.loss_scale();
+  // Of a tensor group, the first rank counts the tensors that are equal on all ranks of the group.
+  Mesh* const mesh = options_.mesh;
+  const bool counts_whole = mesh == nullptr || mesh->is_first_of_tensor();
   const ShardSquares squares =
-      squares_of(parameters_, shares_, static_cast<std::size_t>(group_->rank()));
+      squares_of(parameters_, shares_, static_cast<std::size_t>(group_->rank()), counts_whole);
   double norm = 0.0;
-  communicate([&] { norm = norm_over_ranks(*group_, squares); });
+  communicate([&] { norm = norm_over_ranks(mesh == nullptr ? *group_ : mesh->world(), squares); });
   const UpdateVerdict verdict = gate_.judge(norm);
   if (verdict.has_diverged) throw_diverged("gradients are", parameters_);
   return verdict;

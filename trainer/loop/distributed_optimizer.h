@@ -44,6 +44,9 @@ class DistributedOptimizer final : public ParameterUpdater {
     bool counts_samples = false;
     /// Bytes of the parts into which the computation of norms is divided among ranks.
     std::size_t norm_bytes = std::size_t{1} << 20;
+    /// Set if the model is split; then norms are those of the whole model, over all ranks of the
+    /// mesh. The mesh outlives the updater.
+    Mesh* mesh = nullptr;
   };
 
   /// Registers the gradients and broadcasts the parameters of rank 0. Errors: those of the runtime;

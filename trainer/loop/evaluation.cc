@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "trainer/mesh/mesh.h"
+
 namespace kolo::trainer {
 namespace {
 
@@ -15,8 +17,9 @@ std::size_t loader_threads(const Config& config, const Runtime& runtime) {
 
 DataLoader make_loader(const Config& config, const Runtime& runtime, const Dataset& dataset,
                        std::size_t accumulation, std::optional<std::uint64_t> seed, Uneven uneven) {
-  return DataLoader(dataset, {.ranks = static_cast<std::size_t>(runtime.world_size()),
-                              .rank = static_cast<std::size_t>(runtime.rank()),
+  const MeshShape mesh = mesh_of(config.mesh, runtime);
+  return DataLoader(dataset, {.ranks = mesh.data,
+                              .rank = mesh.data_index(runtime.rank()),
                               .batch = config.batch,
                               .accumulation = accumulation,
                               .seed = seed,

@@ -13,22 +13,44 @@
 
 #include "trainer/errors.h"
 #include "trainer/loop/compression_rules.h"
+#include "trainer/mesh/mesh.h"
 #include "trainer/precision/precision.h"
 
 namespace kolo::trainer {
 
 namespace {
 
-/// The parameters and buffers of a model, with their names.
-std::vector<NamedTensor> tensors_of(const ParameterSet& parameters) {
+/// Returns the parameters and buffers of a model, with their names. If `only_whole` is true, it
+/// leaves out parameters of which this rank has a part.
+std::vector<NamedTensor> tensors_of(const ParameterSet& parameters, bool only_whole = false) {
   std::vector<NamedTensor> tensors;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (only_whole && !parameters[i].part().is_whole()) continue;
     tensors.push_back({parameters[i].name(), parameters[i].value()});
   }
   for (const Buffer& buffer : parameters.buffers()) {
     tensors.push_back({buffer.name, buffer.value.span()});
   }
   return tensors;
+}
+
+/// Checks that weights and buffers are equal on all ranks that have them. Collective.
+/// Errors: KoloError(kMismatch) naming the first tensor that differs.
+void require_equal_weights(Runtime& runtime, Learner& learner) {
+  constexpr const char* kName = "the weights after training";
+  const ParameterSet& parameters = learner.parameters();
+  Mesh* const mesh = learner.mesh();
+  check_equal(mesh == nullptr ? runtime : mesh->data(), kName, tensors_of(parameters));
+  if (mesh != nullptr) check_equal(mesh->tensor(), kName, tensors_of(parameters, true));
+}
+
+/// Returns the hash of the weights of the whole model, equal on all ranks. Collective.
+std::uint64_t hash_of_weights(Runtime& runtime, Learner& learner) {
+  std::uint64_t hash = learner.whole_parameters().hash();
+  if (learner.mesh() != nullptr) {
+    runtime.broadcast("hash of the weights", {&hash, 1, DType::kInt64}, 0).wait();
+  }
+  return hash;
 }
 
 /// Returns the first 64 bytes of each rank's text, in rank order. Collective.
@@ -103,17 +125,16 @@ void require_equal(Runtime& runtime, const std::vector<Setting>& settings) {
 JobIdentity job_identity(const Config& config, const Runtime& runtime, const Task& task) {
   const Options& options = runtime.options();
   const std::size_t samples = task.data.train->size();
+  const int ranks = data_ranks(config.mesh, runtime);
   JobIdentity job{.model = config.model, .settings = course_settings(config)};
   const auto add = [&](std::string option, std::string value) {
     job.settings.push_back({std::move(option), std::move(value)});
   };
-  add("--lr times --lr-scaling", fmt::format("{}", peak_lr(config, runtime.world_size())));
+  add("--lr times --lr-scaling", fmt::format("{}", peak_lr(config, ranks)));
   add("--batch times --accumulate times ranks",
-      fmt::format("{}", config.batch * config.accumulation *
-                            static_cast<std::size_t>(runtime.world_size())));
+      fmt::format("{}", config.batch * config.accumulation * static_cast<std::size_t>(ranks)));
   if (config.lr_schedule != "constant") {
-    add("--steps or --epochs",
-        fmt::format("{} steps", total_steps(config, samples, runtime.world_size())));
+    add("--steps or --epochs", fmt::format("{} steps", total_steps(config, samples, ranks)));
   }
   add("--wire", std::string(to_string(options.wire_dtype.value_or(DType::kFloat32))));
   add("--compression", options.compression);
@@ -133,11 +154,12 @@ void require_same_job(const Config& config, Runtime& runtime, const Task& task) 
 
 LrSchedule make_schedule(const Config& config, const Runtime& runtime, const Task& task,
                          LrFall fall) {
-  const float lr = peak_lr(config, runtime.world_size());
+  const int ranks = data_ranks(config.mesh, runtime);
+  const float lr = peak_lr(config, ranks);
   return {.peak_lr = lr,
           .final_lr = lr * config.final_lr_share,
           .warmup_steps = config.warmup_steps,
-          .total_steps = total_steps(config, task.data.train->size(), runtime.world_size()),
+          .total_steps = total_steps(config, task.data.train->size(), ranks),
           .fall = fall};
 }
 
@@ -147,12 +169,12 @@ float row_weight(const Config& config, const Runtime& runtime, const Task& task,
   const std::size_t samples = is_own ? batch.rank_samples : batch.global_samples;
   // If some rows have no target, `rows` is the expected number of rows with a target.
   const double rows = static_cast<double>(samples) * task.targets_per_sample();
-  return static_cast<float>((is_own ? 1 : runtime.world_size()) / rows);
+  return static_cast<float>((is_own ? 1 : data_ranks(config.mesh, runtime)) / rows);
 }
 
 Summary describe_job(const Config& config, Runtime& runtime, const Task& task, Learner& learner,
                      std::vector<CurvePoint> curve) {
-  check_equal(runtime, "the weights after training", tensors_of(learner.parameters()));
+  require_equal_weights(runtime, learner);
   const Options& options = runtime.options();
   const PlanSummary plan = learner.plan();
   const DType wire = options.wire_dtype.value_or(gradient_dtype(config, options));
@@ -175,7 +197,7 @@ Summary describe_job(const Config& config, Runtime& runtime, const Task& task, L
                   .compression_decisions = plan.compression_decisions,
                   .fusion_bytes = plan.fusion_bytes,
                   .shard = config.shard,
-                  .weights_hash = learner.parameters().hash(),
+                  .weights_hash = hash_of_weights(runtime, learner),
                   .curve = std::move(curve)};
   if (const auto memory = learner.memory()) {
     summary.optimizer_bytes = memory->optimizer_bytes;

@@ -22,6 +22,8 @@
 
 namespace kolo::trainer {
 
+class Mesh;
+
 /// Memory that updates need on this rank, beside weights and activations.
 struct UpdateMemory {
   std::size_t optimizer_bytes = 0;  ///< Bytes of the optimizer's state, such as moments.
@@ -95,7 +97,7 @@ class Learner {
  public:
   virtual ~Learner() = default;
 
-  virtual std::size_t parameter_count() const = 0;  ///< Number of trained elements.
+  virtual std::size_t parameter_count() const = 0;  ///< Number of elements of the whole model.
   virtual PlanSummary plan() const = 0;
   /// Statistics of sparse gradients. Call between steps.
   virtual std::vector<CompressionStats> compression_stats() const = 0;
@@ -142,13 +144,21 @@ class Learner {
 
   /// The parameters in host memory, valid and unchanged until the next call of any member function.
   virtual const ParameterSet& parameters() = 0;
+
+  /// Returns the groups of a split model, or null if the model is whole on each rank.
+  virtual Mesh* mesh() { return nullptr; }
+  /// Returns the parameters of the whole model on rank 0. If the model is split, other ranks get
+  /// `parameters()`, and the call is collective.
+  virtual const ParameterSet& whole_parameters() { return parameters(); }
 };
 
-/// Makes the updater that `config` asks for, with an optimizer made by `entry`. Collective.
+/// Makes the updater that `config` asks for, with an optimizer made by `entry`. `mesh` is null if
+/// the model is whole on each rank; otherwise it must outlive the updater. Collective.
 /// Errors: KoloError(kConfig) naming options that exclude each other; those of the runtime.
 std::unique_ptr<ParameterUpdater> make_updater(const Config& config, const OptimizerEntry& entry,
                                                Runtime& runtime, const Task& task,
-                                               ParameterSet& parameters, const Clock& clock);
+                                               ParameterSet& parameters, const Clock& clock,
+                                               Mesh* mesh = nullptr);
 
 /// Makes the learner of `task` on the device that the runtime's options name. Collective. `config`
 /// may be destroyed after the call; `runtime`, `task` and `catalog` outlive the learner.

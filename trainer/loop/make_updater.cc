@@ -12,6 +12,7 @@
 #include "trainer/loop/compression_rules.h"
 #include "trainer/loop/distributed_optimizer.h"
 #include "trainer/loop/local_updater.h"
+#include "trainer/mesh/mesh.h"
 #include "trainer/shards/shard_plan.h"
 
 namespace kolo::trainer {
@@ -102,13 +103,15 @@ LocalOptions local_options(const Config& config) {
 
 std::unique_ptr<ParameterUpdater> make_replicated(const Config& config, const OptimizerEntry& entry,
                                                   Runtime& runtime, const Task& task,
-                                                  ParameterSet& parameters, const Clock& clock) {
+                                                  ParameterSet& parameters, const Clock& clock,
+                                                  Mesh* mesh) {
   auto optimizer = entry.make(parameters, optimizer_options(config));
   DistributedOptimizer::Options options{.gate = update_options(config),
                                         .compression = runtime.options().compression,
                                         .gradient_dtype = gradient_dtype(config, runtime.options()),
                                         .counts_samples = config.uneven == "join",
-                                        .norm_bytes = shard_bucket_bytes(runtime.options())};
+                                        .norm_bytes = shard_bucket_bytes(runtime.options()),
+                                        .mesh = mesh};
   if (has_local_steps(config)) {
     return make_local_updater(runtime, parameters, std::move(optimizer), local_options(config),
                               options, clock);
@@ -116,12 +119,13 @@ std::unique_ptr<ParameterUpdater> make_replicated(const Config& config, const Op
   if (options.counts_samples) require_joinable(runtime.options(), parameters);
   if (optimizer->adaptation()) {
     options.compression = adaptive_rules(
-        options.compression,
-        {.warmup_steps = config.warmup_steps,
-         .total_steps = total_steps(config, task.data.train->size(), runtime.world_size())});
+        options.compression, {.warmup_steps = config.warmup_steps,
+                              .total_steps = total_steps(config, task.data.train->size(),
+                                                         data_ranks(config.mesh, runtime))});
     if (runtime.rank() == 0) advise_adaptive(config, options.compression);
   }
-  return std::make_unique<DistributedOptimizer>(runtime, parameters, std::move(optimizer), options,
+  Group& group = mesh == nullptr ? runtime : mesh->data();
+  return std::make_unique<DistributedOptimizer>(group, parameters, std::move(optimizer), options,
                                                 clock);
 }
 
@@ -129,11 +133,12 @@ std::unique_ptr<ParameterUpdater> make_replicated(const Config& config, const Op
 
 std::unique_ptr<ParameterUpdater> make_updater(const Config& config, const OptimizerEntry& entry,
                                                Runtime& runtime, const Task& task,
-                                               ParameterSet& parameters, const Clock& clock) {
+                                               ParameterSet& parameters, const Clock& clock,
+                                               Mesh* mesh) {
   if (config.row_gradients) parameters.use_rows();
   if (runtime.rank() == 0) warn_of_unused_rules(config, runtime.options(), parameters);
   if (config.shard == "none") {
-    return make_replicated(config, entry, runtime, task, parameters, clock);
+    return make_replicated(config, entry, runtime, task, parameters, clock, mesh);
   }
   return make_sharded(config, entry, runtime, parameters, clock);
 }

@@ -32,6 +32,7 @@
 #include "trainer/loop/job.h"
 #include "trainer/loop/learner.h"
 #include "trainer/loop/training.h"
+#include "trainer/mesh/mesh.h"
 #include "trainer/models/gpt_reader.h"
 #include "trainer/parameter_set.h"
 #include "trainer/report/listeners.h"
@@ -46,11 +47,17 @@ namespace kolo::trainer {
 namespace {
 
 std::string describe(const Config& config, const Runtime& runtime, const Task& task,
-                     const Learner& learner) {
+                     Learner& learner) {
   std::string text =
       fmt::format("{}: {} parameters, {} training and {} held-out samples, {} ranks x batch {}",
                   config.model, learner.parameter_count(), task.data.train->size(),
-                  task.data.held_out->size(), runtime.world_size(), config.batch);
+                  task.data.held_out->size(), data_ranks(config.mesh, runtime), config.batch);
+  if (const Mesh* const mesh = learner.mesh()) {
+    const MeshShape& shape = mesh->shape();
+    text +=
+        fmt::format("\nmesh: data {} x tensor {} x pipeline {}; {} parameters on this rank",
+                    shape.data, shape.tensor, shape.pipeline, learner.parameters().element_count());
+  }
   if (!learner.origin().empty()) text += "\n" + learner.origin();
   const PlanSummary plan = learner.plan();
   if (!plan.reason.empty()) text += "\ngradients: " + plan.reason;
@@ -137,15 +144,16 @@ void train_job(const Catalog& catalog, const CommandLine& command_line) {
       train(config, runtime, task, catalog.lr_schedules.at(config.lr_schedule), *learner, listeners,
             [&signals] { return signals && signals->has_come(); });
   if (summary) {
+    const ParameterSet& weights = learner->whole_parameters();
     on_first_rank(runtime, [&] {
       const ModelEntry& model = catalog.models.at(config.model);
       if (model.generate && config.sample_bytes > 0 && task.data.tokenizer != nullptr) {
-        progress->note("generated text:\n" + printable(model.generate(model_setting(config, task),
-                                                                      learner->parameters())));
+        progress->note("generated text:\n" +
+                       printable(model.generate(model_setting(config, task), weights)));
       }
       if (!config.json.empty()) write_file(config.json, to_json(*summary));
       if (!config.export_file.empty()) {
-        export_weights(learner->parameters(), config.export_file, task.data.text_files);
+        export_weights(weights, config.export_file, task.data.text_files);
       }
     });
   }

@@ -18,6 +18,7 @@
 #include "trainer/loop/job.h"
 #include "trainer/loop/step_meter.h"
 #include "trainer/loss/loss.h"
+#include "trainer/mesh/mesh.h"
 #include "trainer/parameter_set.h"
 
 namespace kolo::trainer {
@@ -41,11 +42,12 @@ class Training final : private Stateful {
         learner_(learner),
         listeners_(listeners),
         train_loader_(make_training_loader(config, runtime, task)),
-        total_steps_(total_steps(config, task.data.train->size(), runtime.world_size())),
+        total_steps_(
+            total_steps(config, task.data.train->size(), data_ranks(config.mesh, runtime))),
         held_out_(*task.data.held_out,
                   evaluation_samples(config, task.data.held_out->size(),
                                      std::min(evaluation_interval(), total_steps_),
-                                     runtime.world_size())),
+                                     data_ranks(config.mesh, runtime))),
         held_out_loader_(make_held_out_loader(config, runtime, held_out_)),
         schedule_(make_schedule(config, runtime, task, schedule.fall)),
         job_(job_identity(config, runtime, task)),
@@ -86,7 +88,7 @@ class Training final : private Stateful {
   /// complete; its average is computed while the pass continues.
   void train_one_step() {
     const StepClock::time_point begin = StepClock::now();
-    const std::uint64_t sent_before = runtime_.network_bytes_sent();
+    const std::uint64_t sent_before = network_bytes_sent();
     const std::uint64_t epoch = step_ / train_loader_.steps_per_epoch();
     const std::size_t step_of_epoch = step_ % train_loader_.steps_per_epoch();
     std::size_t samples = 0;
@@ -106,8 +108,14 @@ class Training final : private Stateful {
     meter_.add({.time = StepClock::now() - begin,
                 .exposed = report.exposed,
                 .samples = samples,
-                .wire_bytes = runtime_.network_bytes_sent() - sent_before});
+                .wire_bytes = network_bytes_sent() - sent_before});
     if (balance_.after_step(computed)) deal_out_samples();
+  }
+
+  /// Returns the payload bytes that this rank has sent to other nodes, in all groups.
+  std::uint64_t network_bytes_sent() {
+    const Mesh* const mesh = learner_.mesh();
+    return runtime_.network_bytes_sent() + (mesh == nullptr ? 0 : mesh->network_bytes_sent());
   }
 
   void deal_out_samples() {

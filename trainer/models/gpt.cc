@@ -10,6 +10,7 @@
 #include "trainer/layers/elementwise.h"
 #include "trainer/layers/linear.h"
 #include "trainer/layers/normalization.h"
+#include "trainer/layers/tensor_sum.h"
 #include "trainer/layers/transformer_blocks.h"
 #include "trainer/models/gpt_reader.h"
 
@@ -107,6 +108,10 @@ ModelEntry Gpt::entry() {
                              .prompt = config.prompt,
                              .seed = config.seed});
           },
+      .deal =
+          [](const Config& config) {
+            return ModelDeal{.blocks = config.layers, .pieces = config.heads, .option = "--heads"};
+          },
       .shapes = {shape("gpt2", 12, 768, 12, 6e-4f), shape("gpt2-medium", 24, 1024, 16, 3e-4f),
                  shape("gpt2-large", 36, 1280, 20, 2.5e-4f), shape("gpt2-xl", 48, 1600, 25, 2e-4f)},
       .layouts = {gpt2_layout()},
@@ -133,23 +138,39 @@ Gpt::Options Gpt::options(const ModelSetting& setting) {
           .context = tokens.elements(),
           .tokens = tokens.values,
           .model = config,
-          .seed = config.seed};
+          .seed = config.seed,
+          .ranks = setting.tensor,
+          .stage = setting.stage};
 }
 
 Gpt::Gpt(Device& device, const Options& o)
-    : Model(o.seed),
-      options_(o),
-      embedding_(parameters(), "embedding",
-                 {.sequences = o.sequences,
-                  .length = o.context,
-                  .tokens = o.tokens,
-                  .width = o.model.width,
-                  .deviation = kTransformerDeviation,
-                  .has_positions = o.model.positions != "rotary",
-                  .chunk = o.chunk}) {
+    : Model(o.seed), options_(o), rows_(o.sequences * o.chunk.value_or(o.context)) {
+  append_embedding();
+  append_blocks(device);
+  if (o.stage.is_last()) append_output(device);
+}
+
+void Gpt::append_embedding() {
+  const Options& o = options_;
+  const bool has_positions = o.model.positions != "rotary";
+  if (!o.stage.is_first()) return parameters().leave_out(has_positions ? 2 : 1);
+  embedding_.emplace(parameters(), "embedding",
+                     Embedding::Options{.sequences = o.sequences,
+                                        .length = o.context,
+                                        .tokens = o.tokens,
+                                        .width = o.model.width,
+                                        .deviation = kTransformerDeviation,
+                                        .has_positions = has_positions,
+                                        .chunk = o.chunk,
+                                        .ranks = o.ranks});
+  if (shared_table() != nullptr) embedding_->token().share();
   layers_.append<Dropout>(Dropout::Options{.samples = o.sequences,
                                            .width = o.context * o.model.width,
                                            .mask = {.share = o.model.dropout, .seed = o.seed}});
+}
+
+void Gpt::append_blocks(Device& device) {
+  const Options& o = options_;
   TransformerBlock::Options block{
       .attention = {.sequences = o.sequences,
                     .length = o.context,
@@ -160,31 +181,57 @@ Gpt::Gpt(Device& device, const Options& o)
       .deviation = kTransformerDeviation,
       .residual_deviation =
           kTransformerDeviation / std::sqrt(2.0f * static_cast<float>(o.model.layers)),
-      .has_rotary_positions = o.model.positions == "rotary"};
-  const std::size_t rows = block.attention.rows();
+      .has_rotary_positions = o.model.positions == "rotary",
+      .ranks = o.ranks};
   for (std::size_t i = 0; i < o.model.layers; ++i) {
     block.attention.dropout.layer = 1 + i * TransformerBlock::kDropoutLayers;
-    layers_.append<TransformerBlock>(device, parameters(), "block" + std::to_string(i), block);
+    if (o.stage.has(i, o.model.layers)) {
+      layers_.append<TransformerBlock>(device, parameters(), "block" + std::to_string(i), block);
+    } else {
+      parameters().leave_out(TransformerBlock::kParameters);
+    }
   }
-  layers_.append<LayerNorm>(parameters(), "final_norm", rows, o.model.width);
-  if (o.model.tied) {
-    layers_.append<Linear>(device, embedding_.token(), rows);
-  } else {
+}
+
+void Gpt::append_output(Device& device) {
+  const Options& o = options_;
+  layers_.append<LayerNorm>(parameters(), "final_norm", rows_, o.model.width);
+  if (o.ranks.deal()) {
+    layers_.append<TensorSum>(o.ranks, "output", TensorSum::Of::kGradients, rows_ * o.model.width);
+  }
+  if (!o.model.tied) {
     layers_.append<Linear>(device, parameters(), "output",
-                           Linear::Options{.rows = rows,
+                           Linear::Options{.rows = rows_,
                                            .inputs = o.model.width,
                                            .outputs = o.tokens,
                                            .deviation = kTransformerDeviation,
-                                           .bias = false});
+                                           .bias = false,
+                                           .part = o.ranks.outputs()});
+  } else if (embedding_) {
+    layers_.append<Linear>(device, embedding_->token(), rows_);
+  } else {
+    from_first_.emplace(o.seed);
+    Parameter& token =
+        from_first_->add("embedding.token", {o.tokens, o.model.width}, {}, o.ranks.outputs());
+    from_first_->own_gradients();
+    layers_.append<Linear>(device, token, rows_);
   }
 }
 
+Parameter* Gpt::shared_table() {
+  if (from_first_) return &(*from_first_)[0];
+  const Stage& stage = options_.stage;
+  return options_.model.tied && embedding_ && !stage.is_last() ? &embedding_->token() : nullptr;
+}
+
 std::span<const float> Gpt::forward(std::span<const TensorView> inputs, const Pass& pass) {
-  return layers_.forward(embedding_.forward(inputs[0].as<std::int32_t>(), pass.past), pass);
+  if (!embedding_) return layers_.forward(inputs[0].as<float>(), pass);
+  return layers_.forward(embedding_->forward(inputs[0].as<std::int32_t>(), pass.past), pass);
 }
 
 void Gpt::backward(std::span<const float> output_gradient) {
-  embedding_.backward(layers_.backward(output_gradient));
+  input_gradient_ = layers_.backward(output_gradient);
+  if (embedding_) embedding_->backward(input_gradient_);
 }
 
 WeightLayout gpt2_layout() {

@@ -32,6 +32,8 @@ class Gpt final : public Model {
     /// Set if a single sequence is computed in several passes; see SelfAttention::Options::chunk.
     std::optional<std::size_t> chunk = {};
     std::uint64_t seed;
+    TensorRanks ranks = {};  ///< Ranks that divide heads, inner layers and tokens.
+    Stage stage = {};        ///< The first stage has the embedding, the last the output layer.
   };
 
   static ModelEntry entry();
@@ -47,10 +49,22 @@ class Gpt final : public Model {
   std::span<const float> forward(std::span<const TensorView> inputs, const Pass& pass) override;
   void backward(std::span<const float> output_gradient) override;
 
+  std::size_t stage_inputs() const override { return rows_ * options_.model.width; }
+  std::span<const float> input_gradient() const override { return input_gradient_; }
+  Parameter* shared_table() override;
+  bool deals_out_outputs() const override { return options_.ranks.deal(); }
+
  private:
+  void append_embedding();
+  void append_blocks(Device& device);
+  void append_output(Device& device);
+
   Options options_;
-  Embedding embedding_;
+  std::size_t rows_;                        // largest number of rows of a pass
+  std::optional<Embedding> embedding_;      // set in the first stage
+  std::optional<ParameterSet> from_first_;  // copy of the token table, set in the last stage
   Sequential layers_;
+  std::span<const float> input_gradient_;
 };
 
 /// The layout of GPT-2's published weights, for a Gpt with learned positions. Matrices of blocks

@@ -11,9 +11,13 @@
 #include "trainer/layers/images.h"
 #include "trainer/layers/linear.h"
 #include "trainer/layers/normalization.h"
+#include "trainer/layers/tensor_sum.h"
 
 namespace kolo::trainer {
 namespace {
+
+/// Number of dense layers of Mlp.
+constexpr std::size_t kMlpLayers = 3;
 
 /// Makes the entry of a model M with hidden dense layers.
 template <typename M>
@@ -61,7 +65,9 @@ ImageModelOptions image_model_options(const ModelSetting& setting) {
           .hidden = setting.config.hidden,
           .scaling = PixelScaling(image.mean, image.deviation),
           .seed = setting.config.seed,
-          .sum_over_ranks = setting.sum_over_ranks};
+          .sum_over_ranks = setting.sum_over_ranks,
+          .ranks = setting.tensor,
+          .stage = setting.stage};
 }
 
 void set_image_defaults(Config& config) {
@@ -76,6 +82,7 @@ void set_image_defaults(Config& config) {
 
 ImageClassifier::ImageClassifier(const ImageModelOptions& options)
     : Model(options.seed),
+      takes_pixels_(options.stage.is_first()),
       scaling_(options.scaling),
       pixels_({options.images, options.height, options.width, options.channels}) {}
 
@@ -84,17 +91,19 @@ float ImageClassifier::he_deviation(std::size_t inputs) {
 }
 
 void ImageClassifier::append_linear(Device& device, const char* name, std::size_t inputs,
-                                    std::size_t outputs, bool input_gradient) {
+                                    std::size_t outputs, bool input_gradient, const Part& part) {
   layers_.append<Linear>(device, parameters(), name,
                          Linear::Options{.rows = pixels_.shape()[0],
                                          .inputs = inputs,
                                          .outputs = outputs,
                                          .deviation = he_deviation(inputs),
-                                         .input_gradient = input_gradient});
+                                         .input_gradient = input_gradient,
+                                         .part = part});
 }
 
 std::span<const float> ImageClassifier::forward(std::span<const TensorView> inputs,
                                                 const Pass& pass) {
+  if (!takes_pixels_) return layers_.forward(inputs[0].as<float>(), pass);
   const std::span<const std::uint8_t> bytes = inputs[0].as<std::uint8_t>();
   check(bytes.size() == pixels_.size(), "a model takes batches of the size it was made for");
   scaling_.apply(bytes, pixels_.span());
@@ -102,7 +111,7 @@ std::span<const float> ImageClassifier::forward(std::span<const TensorView> inpu
 }
 
 void ImageClassifier::backward(std::span<const float> output_gradient) {
-  layers_.backward(output_gradient);
+  input_gradient_ = layers_.backward(output_gradient);
 }
 
 ConvolutionalClassifier::ConvolutionalClassifier(Device& device, const ImageModelOptions& o,
@@ -147,20 +156,42 @@ ConvolutionalClassifier::ConvolutionalClassifier(Device& device, const ImageMode
 }
 
 ModelEntry Mlp::entry() {
-  return hidden_layer_entry<Mlp>("mlp", "two hidden dense layers", [](Config& config) {
+  ModelEntry entry = hidden_layer_entry<Mlp>("mlp", "two hidden dense layers", [](Config& config) {
     set_image_defaults(config);
     config.hidden = 512;
     config.lr = 1e-3f;
   });
+  entry.deal = [](const Config& config) {
+    return ModelDeal{.blocks = kMlpLayers, .pieces = config.hidden, .option = "--hidden"};
+  };
+  return entry;
 }
 
 Mlp::Mlp(Device& device, const ImageModelOptions& o) : ImageClassifier(o) {
-  const std::size_t pixels = o.height * o.width * o.channels;
-  append_linear(device, "fc1", pixels, o.hidden, false);
-  layers_.append<Relu>(o.images * o.hidden);
-  append_linear(device, "fc2", o.hidden, o.hidden);
-  layers_.append<Relu>(o.images * o.hidden);
-  append_linear(device, "fc3", o.hidden, o.classes);
+  const auto begins = [&](std::size_t layer) {
+    if (!o.stage.has(layer, kMlpLayers)) {
+      parameters().leave_out(2);
+      return false;
+    }
+    return true;
+  };
+  const std::size_t own = o.hidden / o.ranks.ways;  // outputs of fc1 on this rank
+  // The output layer is whole on all ranks, because it has few classes.
+  if (begins(0)) {
+    append_linear(device, "fc1", o.height * o.width * o.channels, o.hidden, false,
+                  o.ranks.outputs());
+    layers_.append<Relu>(o.images * own);
+  }
+  if (begins(1)) {
+    append_linear(device, "fc2", o.hidden, o.hidden, true, o.ranks.inputs());
+    if (o.ranks.deal()) {
+      layers_.append<TensorSum>(o.ranks, "fc2", TensorSum::Of::kOutputs, o.images * o.hidden);
+    }
+    layers_.append<Relu>(o.images * o.hidden);
+  }
+  if (begins(2)) append_linear(device, "fc3", o.hidden, o.classes);
+  if (o.stage.is_first()) return;
+  stage_inputs_ = o.images * (o.stage.has(1, kMlpLayers) ? own : o.hidden);
 }
 
 ModelEntry Lenet::entry() {

@@ -43,6 +43,8 @@ struct ImageModelOptions {
   PixelScaling scaling;
   std::uint64_t seed;
   RankSums sum_over_ranks = {};  ///< Sums over ranks for batch norms; see BatchNorm.
+  TensorRanks ranks = {};        ///< Ranks that divide the first hidden layer of Mlp.
+  Stage stage = {};              ///< This rank's range of the dense layers of Mlp.
 };
 
 class Device;
@@ -59,6 +61,7 @@ class ImageClassifier : public Model {
  public:
   std::span<const float> forward(std::span<const TensorView> inputs, const Pass& pass) override;
   void backward(std::span<const float> output_gradient) override;
+  std::span<const float> input_gradient() const override { return input_gradient_; }
 
  protected:
   explicit ImageClassifier(const ImageModelOptions& options);
@@ -69,13 +72,15 @@ class ImageClassifier : public Model {
 
   /// Appends a dense layer; its weight has the shape [outputs, inputs].
   void append_linear(Device& device, const char* name, std::size_t inputs, std::size_t outputs,
-                     bool input_gradient = true);
+                     bool input_gradient = true, const Part& part = {});
 
   Sequential layers_;
 
  private:
+  bool takes_pixels_;  // whether the inputs are pixels: in the first stage
   PixelScaling scaling_;
   Tensor pixels_;
+  std::span<const float> input_gradient_;
 };
 
 /// A classifier of convolutions, each with 2 × 2 max pooling and ReLU, then a hidden dense layer
@@ -103,6 +108,11 @@ class Mlp final : public ImageClassifier {
 
   /// `device` outlives the model.
   Mlp(Device& device, const ImageModelOptions& options);
+
+  std::size_t stage_inputs() const override { return stage_inputs_; }
+
+ private:
+  std::size_t stage_inputs_ = 0;
 };
 
 /// A convolutional network similar to LeNet-5: two 5 × 5 convolutions of 16 and 32 channels, each

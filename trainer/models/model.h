@@ -65,6 +65,21 @@ class Model {
   /// `ParameterSet::on_gradient_ready` reports complete gradients, last layer first.
   virtual void backward(std::span<const float> output_gradient) = 0;
 
+  // The following members serve models that are split. On a later stage of a pipeline, the only
+  // input of `forward` is the output of the stage before it.
+
+  /// The number of elements of the input of a later stage.
+  virtual std::size_t stage_inputs() const { return 0; }
+  /// The gradient of the input of a later stage, valid after `backward`.
+  virtual std::span<const float> input_gradient() const { return {}; }
+  /// The table that the first and the last stage of a pipeline share, or null if there is none or
+  /// this is another stage. It is a parameter of the first stage, which adds up the gradients of
+  /// both stages; the last stage has a copy. On both stages, the gradient expects one contribution
+  /// more per pass than the layers make.
+  virtual Parameter* shared_table() { return nullptr; }
+  /// Whether each rank has only its part of the outputs, as DealtCrossEntropy needs it.
+  virtual bool deals_out_outputs() const { return false; }
+
  private:
   ParameterSet parameters_;
 };
@@ -78,6 +93,15 @@ struct ModelSetting {
   std::size_t batch;                     ///< Number of samples per batch.
   const Tokenizer* tokenizer = nullptr;  ///< Tokenizer of the inputs; null if they are not text.
   RankSums sum_over_ranks = {};          ///< Set if statistics cover the samples of all ranks.
+  TensorRanks tensor = {};               ///< Ranks that divide the layers among them.
+  Stage stage = {};                      ///< This rank's range of the blocks.
+};
+
+/// The limits within which ranks can divide a model; see --mesh.
+struct ModelDeal {
+  std::size_t blocks;  ///< Number of blocks, the largest number of pipeline stages.
+  std::size_t pieces;  ///< Number of pieces of a block, a multiple of the number of tensor ranks.
+  std::string option;  ///< Name of the option that sets `pieces`.
 };
 
 /// A size of a model that users can choose with --shape.
@@ -104,6 +128,9 @@ struct ModelEntry {
   /// weights. Null if the model generates no text. Before: `setting` has a tokenizer.
   std::function<std::string(const ModelSetting& setting, const ParameterSet& weights)> generate =
       {};
+
+  /// Returns the limits within which ranks can divide the model. Null if the model cannot be split.
+  std::function<ModelDeal(const Config& config)> deal = {};
 
   std::vector<ModelShape> shapes = {};
   std::vector<WeightLayout> layouts = {};  ///< Layouts of files from which weights can be imported.

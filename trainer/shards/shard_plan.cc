@@ -56,9 +56,11 @@ std::vector<ElementRange> ShardPlan::ranges(std::size_t parameter) const {
   return all;
 }
 
-ShardSquares squares_of(const ParameterSet& parameters, const ShardPlan& plan, std::size_t rank) {
+ShardSquares squares_of(const ParameterSet& parameters, const ShardPlan& plan, std::size_t rank,
+                        bool counts_whole) {
   ShardSquares squares;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!counts_whole && parameters[i].part().is_whole()) continue;
     if (plan.bucket_of(i)) {
       parameters[i].visit_averages(plan.range(i, rank), [&](std::span<const float> part) {
         squares.of_shard += sum_of_squares(part);

@@ -82,8 +82,10 @@ struct ShardSquares {
 };
 
 /// Computes the squares of the elements of rank `rank`, so that no rank reads all averages. The
-/// result has the same bits whether a rank has all averages or only its shards.
-ShardSquares squares_of(const ParameterSet& parameters, const ShardPlan& plan, std::size_t rank);
+/// result has the same bits whether a rank has all averages or only its shards. If `counts_whole`
+/// is false, it leaves out parameters that are whole on this rank (`Part::is_whole`).
+ShardSquares squares_of(const ParameterSet& parameters, const ShardPlan& plan, std::size_t rank,
+                        bool counts_whole = true);
 
 /// Computes the squares of each whole tensor, by parameter. Each rank contributes the squares of
 /// elements that it owns: two numbers per parameter, which all ranks add up in rank order.

@@ -92,7 +92,7 @@ TEST_F(SavedStateTest, EveryRankGetsItsStateBack) {
     EXPECT_EQ(saved.manifest().step, 8u);
     Pieces pieces;
     pieces.visit_state(saved);
-    saved.require_all_taken();
+    saved.require_none(saved.left());
     const Pieces expected(3, rank);
     EXPECT_EQ(pieces.weights, expected.weights);
     EXPECT_EQ(pieces.bias, expected.bias);
@@ -159,7 +159,8 @@ TEST_F(SavedStateTest, PiecesThatAreMissingLeftOverOrOfAnotherShapeAreNamed) {
               HasSubstr("it has no 'weights/x', which this job needs"));
   double number = 0;
   EXPECT_THAT(data_error([&] { saved.shared("scale", number); }), HasSubstr("'scale' is F32 []"));
-  EXPECT_THAT(data_error([&] { saved.require_all_taken(); }), HasSubstr("this job has no '"));
+  EXPECT_THAT(data_error([&] { saved.require_none(saved.left()); }),
+              HasSubstr("this job has no '"));
 }
 
 TEST_F(SavedStateTest, DamagedFilesAreNamed) {

@@ -1,0 +1,130 @@
+#include "trainer/mesh/mesh.h"
+
+#include <array>
+#include <charconv>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainer/catalog.h"
+#include "trainer/config.h"
+#include "trainer/errors.h"
+
+namespace kolo::trainer {
+namespace {
+
+/// Parses "AXIS=NUMBER" into the number of ranks of that axis. Returns false for another form.
+bool read_axis(std::string_view text, std::size_t& data, std::size_t& tensor,
+               std::size_t& pipeline) {
+  const std::pair<std::string_view, std::size_t*> axes[] = {
+      {"data=", &data}, {"tensor=", &tensor}, {"pipeline=", &pipeline}};
+  for (const auto& [name, ranks] : axes) {
+    if (!text.starts_with(name)) continue;
+    text.remove_prefix(name.size());
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, *ranks);
+    return error == std::errc() && stop == end && *ranks > 0;
+  }
+  return false;
+}
+
+/// Makes the group of all ranks with the same `color`, in the order of `key`. Collective.
+Group split(Runtime& runtime, std::size_t color, std::size_t key, const char* name,
+            std::size_t arena_bytes) {
+  auto group = runtime.split(static_cast<int>(color), static_cast<int>(key),
+                             {.name = name, .arena_bytes = arena_bytes});
+  return std::move(group).value();
+}
+
+void require(bool condition, const std::string& what) {
+  if (!condition) throw_config_error(what);
+}
+
+}  // namespace
+
+MeshShape parse_mesh(const std::string& text, std::size_t ranks) {
+  std::size_t data = 0;
+  MeshShape shape;
+  std::string_view rest = text == "auto" ? std::string_view() : std::string_view(text);
+  while (!rest.empty()) {
+    const std::string_view axis = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), axis.size() + 1));
+    require(read_axis(axis, data, shape.tensor, shape.pipeline),
+            fmt::format("--mesh {}: '{}' is not data=N, tensor=N or pipeline=N, with a number "
+                        "above 0",
+                        text, axis));
+  }
+  const std::size_t of_model = shape.tensor * shape.pipeline;
+  shape.data = data > 0 ? data : ranks / of_model;
+  require(
+      shape.data * of_model == ranks,
+      fmt::format("--mesh {}: data {} x tensor {} x pipeline {} is not the number of ranks, {}; "
+                  "start {} ranks, or leave data out and choose divisors",
+                  text, shape.data, shape.tensor, shape.pipeline, ranks,
+                  std::max<std::size_t>(shape.data, 1) * of_model));
+  return shape;
+}
+
+void require_splittable(const Config& config, const Options& options, const MeshShape& shape,
+                        const Catalog& catalog) {
+  if (!shape.splits_model()) return;
+  const ModelEntry& entry = catalog.models.at(config.model);
+  require(entry.deal != nullptr,
+          fmt::format("--mesh {}: --model {} cannot be split; gpt and mlp can", config.mesh,
+                      config.model));
+  const ModelDeal deal = entry.deal(config);
+  require(deal.pieces % shape.tensor == 0,
+          fmt::format("--mesh {}: {} {} cannot be dealt out to {} tensor ranks: it must be a "
+                      "multiple of them",
+                      config.mesh, deal.option, deal.pieces, shape.tensor));
+  require(shape.pipeline <= deal.blocks,
+          fmt::format("--mesh {}: --model {} has {} blocks here, fewer than the {} stages",
+                      config.mesh, config.model, deal.blocks, shape.pipeline));
+  const auto refuse = [&](bool condition, const std::string& option) {
+    require(!condition, fmt::format("--mesh {}: {} is for models that are whole on each rank",
+                                    config.mesh, option));
+  };
+  refuse(config.shard != "none", "--shard " + config.shard);
+  refuse(config.uneven == "join", "--uneven join");
+  refuse(has_local_steps(config), "--exchange " + config.exchange);
+  refuse(config.balance == "auto", "--balance auto, which --batch auto sets too,");
+  refuse(config.balance != "off", "--balance " + config.balance);
+  refuse(!options.compression.empty() && options.compression != "none",
+         "--compression " + options.compression);
+  refuse(shape.tensor > 1 && (config.optimizer == "lars" || config.optimizer == "lamb"),
+         "--optimizer " + config.optimizer + ", which takes norms of whole tensors,");
+}
+
+Mesh::Mesh(Runtime& runtime, const MeshShape& shape)
+    : world_(runtime),
+      shape_(shape),
+      data_(split(runtime, stage().index * shape.tensor + shape.tensor_index(runtime.rank()),
+                  shape.data_index(runtime.rank()), "data",
+                  runtime.options().group_arena_bytes / 2)),
+      tensor_(split(runtime, static_cast<std::size_t>(runtime.rank()) / shape.tensor,
+                    shape.tensor_index(runtime.rank()), "tensor",
+                    runtime.options().group_arena_bytes / 8)) {}
+
+TensorRanks Mesh::tensor_ranks() {
+  return {.index = shape_.tensor_index(world_.rank()),
+          .ways = shape_.tensor,
+          .sum =
+              [this](std::string_view name, std::span<float> values) {
+                communicate([&] {
+                  tensor_.all_reduce(name, {values.data(), values.size(), DType::kFloat32}).wait();
+                });
+              },
+          .gather =
+              [this](std::string_view name, std::span<double> all) {
+                communicate([&] {
+                  tensor_.all_gather(name, {all.data(), all.size(), DType::kFloat64}).wait();
+                });
+              }};
+}
+
+std::uint64_t Mesh::network_bytes_sent() const {
+  return data_.network_bytes_sent() + tensor_.network_bytes_sent();
+}
+
+}  // namespace kolo::trainer
