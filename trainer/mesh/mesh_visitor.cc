@@ -1,15 +1,10 @@
 #include "trainer/mesh/mesh_visitor.h"
 
-#include <cstdint>
 #include <span>
 
+#include "trainer/mesh/whole_model.h"
+
 namespace kolo::trainer {
-namespace {
-
-constexpr std::uint64_t kTag = 32;
-
-}  // namespace
-
 MeshVisitor::MeshVisitor(StateVisitor& inner, Mesh& mesh, const ParameterSet& parameters)
     : inner_(inner), mesh_(mesh) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -43,25 +38,8 @@ void MeshVisitor::save(std::string_view name, const Parameter& parameter,
   const std::size_t turn = saved_++;
   if (shape.data_index(rank) != turn % shape.data) return;
   const std::size_t saver = turn / shape.data % shape.tensor;
-  const bool is_saver = shape.tensor_index(rank) == saver;
-  if (!is_saver && parameter.part().is_whole()) return;
-  Group& group = mesh_.tensor();
-  Tensor own(parameter.shape());
-  own.assign(values);
-  if (!is_saver) {
-    group.send({own.data(), own.size(), DType::kFloat32}, static_cast<int>(saver), kTag).wait();
-    return;
-  }
-  Tensor whole(parameter.whole_shape());
-  Part part = parameter.part();
-  part.put(whole.shape(), own.span(), whole.span());
-  for (part.index = 0; part.index < part.ways; ++part.index) {
-    if (part.index == parameter.part().index) continue;
-    Tensor other(part.shape_of(whole.shape()));
-    group.recv({other.data(), other.size(), DType::kFloat32}, static_cast<int>(part.index), kTag)
-        .wait();
-    part.put(whole.shape(), other.span(), whole.span());
-  }
+  Tensor whole = gather_parts(mesh_, parameter, values, saver);
+  if (shape.tensor_index(rank) != saver) return;
   pass_on(inner_, Reach::kSavedHere, name,
           {"F32", whole.shape(), std::as_writable_bytes(whole.span())});
 }

@@ -12,7 +12,7 @@
 namespace kolo::trainer {
 namespace {
 
-enum Tag : std::uint64_t { kSize = 16, kDescription, kValues };
+enum Tag : std::uint64_t { kPart = 16, kSize, kDescription, kWhole };
 
 }  // namespace
 
@@ -26,7 +26,32 @@ void take_parts(const ParameterSet& whole, ParameterSet& parts) {
   }
 }
 
-WholeModel::WholeModel(Mesh& mesh, ParameterSet& parts) : mesh_(mesh), parts_(parts) {
+Tensor gather_parts(Mesh& mesh, const Parameter& parameter, std::span<const float> values,
+                    std::size_t root) {
+  Part part = parameter.part();
+  const bool is_root = mesh.shape().tensor_index(mesh.world().rank()) == root;
+  if (!is_root && part.is_whole()) return {};
+  Tensor own(parameter.shape());
+  own.assign(values);
+  if (part.is_whole()) return own;
+  Group& group = mesh.tensor();
+  if (!is_root) {
+    group.send({own.data(), own.size(), DType::kFloat32}, static_cast<int>(root), kPart).wait();
+    return {};
+  }
+  Tensor whole(parameter.whole_shape());
+  part.put(whole.shape(), own.span(), whole.span());
+  for (part.index = 0; part.index < part.ways; ++part.index) {
+    if (part.index == root) continue;
+    Tensor other(part.shape_of(whole.shape()));
+    group.recv({other.data(), other.size(), DType::kFloat32}, static_cast<int>(part.index), kPart)
+        .wait();
+    part.put(whole.shape(), other.span(), whole.span());
+  }
+  return whole;
+}
+
+WholeModel::WholeModel(Mesh& mesh, const ParameterSet& parts) : mesh_(mesh), parts_(parts) {
   std::int64_t count = 0;
   const bool is_first_replica = mesh.shape().data_index(mesh.world().rank()) == 0;
   for (std::size_t i = 0; is_first_replica && i < parts.size(); ++i) {
@@ -39,75 +64,57 @@ WholeModel::WholeModel(Mesh& mesh, ParameterSet& parts) : mesh_(mesh), parts_(pa
 
 const ParameterSet& WholeModel::gather() {
   const MeshShape& shape = mesh_.shape();
-  const int rank = mesh_.world().rank();
-  if (shape.data_index(rank) != 0) return parts_;
-  if (rank != 0) {
-    send_parts();
-    return parts_;
-  }
-  std::size_t first = 0;
+  Runtime& world = mesh_.world();
+  if (shape.data_index(world.rank()) != 0) return parts_;
+  std::size_t first = 0;  // of the stage's tensors, in `whole_`
   for (std::size_t stage = 0; stage < shape.pipeline; ++stage) {
-    std::size_t count = 0;  // number of parameters of the stage, equal on all its ranks
-    for (std::size_t i = 0; i < shape.tensor; ++i) {
-      count = enter(static_cast<int>(stage * shape.stage_ranks() + i), first);
+    const bool is_here = stage == mesh_.stage().index;
+    if (!is_here && world.rank() != 0) continue;
+    std::istringstream lines(describe(stage));
+    std::string line;
+    for (std::size_t i = 0; std::getline(lines, line); ++i) {
+      std::istringstream words(line);
+      std::string name;
+      Shape dimensions;
+      words >> name;
+      for (std::size_t extent = 0; words >> extent;) dimensions.push_back(extent);
+      Tensor whole =
+          is_here ? gather_parts(mesh_, parts_[i], parts_[i].value(), 0) : Tensor(dimensions);
+      if (stage > 0 && mesh_.is_first_of_tensor()) move_to_first(stage, whole);
+      if (world.rank() != 0) continue;
+      if (first == whole_.size()) whole_.add(name, dimensions, {});
+      std::ranges::copy(whole.span(), whole_[first++].value().begin());
     }
-    first += count;
   }
-  return whole_;
+  return world.rank() == 0 ? whole_ : parts_;
 }
 
-std::string WholeModel::describe() const {
+std::string WholeModel::describe(std::size_t stage) {
+  Runtime& world = mesh_.world();
   std::string text;
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const Part& part = parts_[i].part();
-    text += fmt::format("{} {} {} {} {} {}\n", parts_[i].name(), part.index, part.ways, part.axis,
-                        part.sections, fmt::join(parts_[i].whole_shape(), " "));
+  const bool is_here = stage == mesh_.stage().index;
+  for (std::size_t i = 0; is_here && i < parts_.size(); ++i) {
+    text += fmt::format("{} {}\n", parts_[i].name(), fmt::join(parts_[i].whole_shape(), " "));
   }
-  return text;
-}
-
-void WholeModel::send_parts() {
-  Runtime& world = mesh_.world();
-  std::string text = describe();
+  if (stage == 0 || !mesh_.is_first_of_tensor()) return text;
   std::uint64_t size = text.size();
-  world.send({&size, 1, DType::kInt64}, 0, kSize).wait();
-  world.send({text.data(), size, DType::kUInt8}, 0, kDescription).wait();
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const std::span<float> values = parts_[i].value();
-    world.send({values.data(), values.size(), DType::kFloat32}, 0, kValues).wait();
+  if (is_here) {
+    world.send({&size, 1, DType::kInt64}, 0, kSize).wait();
+    world.send({text.data(), size, DType::kUInt8}, 0, kDescription).wait();
+    return text;
   }
-}
-
-std::string WholeModel::description_of(int rank) {
-  Runtime& world = mesh_.world();
-  if (rank == world.rank()) return describe();
-  std::uint64_t size = 0;
+  const auto rank = static_cast<int>(stage * mesh_.shape().stage_ranks());
   world.recv({&size, 1, DType::kInt64}, rank, kSize).wait();
-  std::string text(size, '\0');
+  text.resize(size);
   world.recv({text.data(), size, DType::kUInt8}, rank, kDescription).wait();
   return text;
 }
 
-std::size_t WholeModel::enter(int rank, std::size_t first) {
-  std::istringstream lines(description_of(rank));
-  std::string line;
-  std::size_t i = 0;
-  for (; std::getline(lines, line); ++i) {
-    std::istringstream words(line);
-    std::string name;
-    Part part;
-    Shape shape;
-    words >> name >> part.index >> part.ways >> part.axis >> part.sections;
-    for (std::size_t extent = 0; words >> extent;) shape.push_back(extent);
-    if (first + i == whole_.size()) whole_.add(name, shape, {});
-    Tensor received(rank == 0 ? Shape{0} : part.shape_of(shape));
-    if (rank != 0) {
-      mesh_.world().recv({received.data(), received.size(), DType::kFloat32}, rank, kValues).wait();
-    }
-    const std::span<const float> values = rank == 0 ? parts_[i].value() : received.span();
-    part.put(shape, values, whole_[first + i].value());
-  }
-  return i;
+void WholeModel::move_to_first(std::size_t stage, Tensor& whole) {
+  Runtime& world = mesh_.world();
+  const BufferView all{whole.data(), whole.size(), DType::kFloat32};
+  if (world.rank() != 0) return world.send(all, 0, kWhole).wait();
+  world.recv(all, static_cast<int>(stage * mesh_.shape().stage_ranks()), kWhole).wait();
 }
 
 }  // namespace kolo::trainer

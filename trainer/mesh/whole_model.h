@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 #include "trainer/mesh/mesh.h"
 #include "trainer/parameter_set.h"
+#include "trainer/tensor.h"
 
 namespace kolo::trainer {
 
@@ -12,13 +14,19 @@ namespace kolo::trainer {
 /// the same names. Before: the whole model has all these names.
 void take_parts(const ParameterSet& whole, ParameterSet& parts);
 
+/// Puts the parts of one tensor together: the `values` of all ranks of the tensor group, each
+/// shaped like `parameter`. Only rank `root` of this group gets the whole tensor. Collective over
+/// the tensor group.
+Tensor gather_parts(Mesh& mesh, const Parameter& parameter, std::span<const float> values,
+                    std::size_t root);
+
 /// Gathers the parameters of a split model on rank 0, in the order in which the whole model
 /// registers them.
 ///
 /// Collective: all ranks make the same calls. Threads: one. `mesh` and `parts` outlive this object.
 class WholeModel {
  public:
-  WholeModel(Mesh& mesh, ParameterSet& parts);
+  WholeModel(Mesh& mesh, const ParameterSet& parts);
 
   /// The number of elements of the whole model.
   std::size_t element_count() const { return elements_; }
@@ -27,18 +35,14 @@ class WholeModel {
   const ParameterSet& gather();
 
  private:
-  /// Returns one line for each parameter of this rank, with its name, its part and its whole shape.
-  std::string describe() const;
-  /// Sends the description and the values of this rank's parameters to rank 0.
-  void send_parts();
-  /// Returns the result of `describe` on another rank, or on this one.
-  std::string description_of(int rank);
-  /// Copies the parts of rank `rank` into the whole model, and returns their number. `first` is the
-  /// index of the first parameter of that rank's stage.
-  std::size_t enter(int rank, std::size_t first);
+  /// Returns the names and shapes of a stage's tensors, one line each, on rank 0 and on the ranks
+  /// of the stage.
+  std::string describe(std::size_t stage);
+  /// Moves a whole tensor from the first rank of a stage to rank 0.
+  void move_to_first(std::size_t stage, Tensor& whole);
 
   Mesh& mesh_;
-  ParameterSet& parts_;
+  const ParameterSet& parts_;
   std::size_t elements_ = 0;
   ParameterSet whole_{0};
 };

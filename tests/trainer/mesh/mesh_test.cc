@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "tests/trainer/small_data.h"
+#include "trainer/compute/device.h"
 #include "trainer/config.h"
+#include "trainer/models/gpt.h"
 #include "trainer/part.h"
 
 namespace kolo::trainer {
@@ -156,6 +158,35 @@ TEST(PartTest, PartsTogetherAreTheWholeTensor) {
   const Part part{.index = 1, .ways = 2, .axis = 0, .sections = 3};
   part.take({6, 2}, rows, second);
   EXPECT_THAT(second, ElementsAre(2, 3, 6, 7, 10, 11));
+}
+
+// Prediction, in elements: a block has 12 w² + 7 w weights and biases that tensor ranks deal out,
+// and 6 w in norms and biases of sums that all have; the vocabulary is dealt out, positions are
+// not.
+TEST(ModelPartTest, ParametersPerRankAreAsPredicted) {
+  constexpr std::size_t kWidth = 8, kTokens = 10, kContext = 6, kLayers = 4;
+  for (const std::size_t ways : {1, 2, 4}) {
+    for (const std::size_t stages : {1, 2, 4}) {
+      for (std::size_t stage = 0; stage < stages; ++stage) {
+        Gpt::Options options{
+            .sequences = 1, .context = kContext, .tokens = kTokens, .model = {}, .seed = 1};
+        options.model.layers = kLayers;
+        options.model.width = kWidth;
+        options.model.heads = 4;
+        options.model.tied = false;
+        options.ranks = {.index = ways - 1, .ways = ways};
+        options.stage = {.index = stage, .count = stages};
+        Device device;
+        const Gpt gpt(device, options);
+        const std::size_t vocabulary = (kTokens - kTokens * (ways - 1) / ways) * kWidth;
+        std::size_t expected =
+            kLayers / stages * ((12 * kWidth * kWidth + 7 * kWidth) / ways + 6 * kWidth);
+        if (stage == 0) expected += vocabulary + kContext * kWidth;
+        if (stage + 1 == stages) expected += 2 * kWidth + vocabulary;
+        EXPECT_EQ(gpt.parameters().element_count(), expected) << ways << " " << stages;
+      }
+    }
+  }
 }
 
 }  // namespace

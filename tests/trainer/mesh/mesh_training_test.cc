@@ -23,7 +23,8 @@ struct Case {
   bool tied = true;
 };
 
-/// Returns a job of ten steps, each with 8 samples in 4 passes.
+/// Returns a job of ten steps with 32 samples each, in 4 passes. The last step of an epoch has
+/// fewer samples, and is among the ten.
 Config mesh_job(const Case& c, const TemporaryDirectory& directory) {
   Config config = small_job(c.model, directory);
   config.optimizer = "sgd";
@@ -35,7 +36,7 @@ Config mesh_job(const Case& c, const TemporaryDirectory& directory) {
   config.tied = c.tied;
   config.dropout = c.model == std::string("gpt") ? 0.1f : 0.0f;
   config.accumulation = 4;
-  config.batch = 2 / c.data;
+  config.batch = 8 / c.data;
   config.mesh = c.mesh;
   return config;
 }
