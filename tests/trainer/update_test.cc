@@ -13,7 +13,7 @@
 #include "comm/base/error.h"
 #include "tests/support/runtime_job.h"
 #include "tests/trainer/small_data.h"
-#include "trainer/loop/distributed_optimizer.h"
+#include "trainer/loop/gradient_exchange.h"
 
 namespace kolo::trainer {
 namespace {
@@ -54,9 +54,9 @@ std::vector<Course> run_course(int ranks, int iterations, const std::string& opt
       parameters.add("matrix", {3, 4}, {.deviation = 1.0f});
       parameters.add("vector", {5}, {.mean = 1.0f});
       const TickingClock clock;
-      DistributedOptimizer learner(runtime, parameters,
-                                   make_optimizer(optimizer, parameters, {.weight_decay = 0.1f}),
-                                   {.gate = options}, clock);
+      GradientExchange learner(runtime, parameters,
+                               make_optimizer(optimizer, parameters, {.weight_decay = 0.1f}),
+                               {.gate = options}, clock);
       Course& course = courses[rank];
       for (int iteration = 0; iteration < iterations; ++iteration) {
         course.loss_scales.push_back(learner.loss_scale());

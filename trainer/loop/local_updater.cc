@@ -41,7 +41,7 @@ Group make_unit(const Runtime& runtime, LocalOptions::Unit unit, std::size_t gra
 class LocalUpdater final : public ParameterUpdater {
  public:
   LocalUpdater(Runtime& runtime, ParameterSet& parameters, std::unique_ptr<Optimizer> optimizer,
-               const LocalOptions& options, const DistributedOptimizer::Options& gradients,
+               const LocalOptions& options, const GradientExchange::Options& gradients,
                const Clock& clock)
       : parameters_(parameters),
         options_(options),
@@ -117,7 +117,7 @@ class LocalUpdater final : public ParameterUpdater {
   bool is_local_ = false;
   WeightExchange exchange_;
   Group unit_;
-  DistributedOptimizer gradients_;
+  GradientExchange gradients_;
 };
 
 }  // namespace
@@ -125,7 +125,7 @@ class LocalUpdater final : public ParameterUpdater {
 std::unique_ptr<ParameterUpdater> make_local_updater(Runtime& runtime, ParameterSet& parameters,
                                                      std::unique_ptr<Optimizer> optimizer,
                                                      const LocalOptions& options,
-                                                     const DistributedOptimizer::Options& gradients,
+                                                     const GradientExchange::Options& gradients,
                                                      const Clock& clock) {
   return std::make_unique<LocalUpdater>(runtime, parameters, std::move(optimizer), options,
                                         gradients, clock);

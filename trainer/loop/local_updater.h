@@ -5,7 +5,7 @@
 
 #include "comm/base/clock.h"
 #include "runtime/api/kolo.h"
-#include "trainer/loop/distributed_optimizer.h"
+#include "trainer/loop/gradient_exchange.h"
 #include "trainer/loop/learner.h"
 #include "trainer/loop/weight_exchange.h"
 #include "trainer/optimizer/optimizer.h"
@@ -35,7 +35,7 @@ struct LocalOptions {
 std::unique_ptr<ParameterUpdater> make_local_updater(Runtime& runtime, ParameterSet& parameters,
                                                      std::unique_ptr<Optimizer> optimizer,
                                                      const LocalOptions& options,
-                                                     const DistributedOptimizer::Options& gradients,
+                                                     const GradientExchange::Options& gradients,
                                                      const Clock& clock);
 
 }  // namespace kolo::trainer

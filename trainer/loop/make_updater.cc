@@ -10,7 +10,7 @@
 #include "comm/base/log.h"
 #include "trainer/errors.h"
 #include "trainer/loop/compression_rules.h"
-#include "trainer/loop/distributed_optimizer.h"
+#include "trainer/loop/gradient_exchange.h"
 #include "trainer/loop/local_updater.h"
 #include "trainer/mesh/mesh.h"
 #include "trainer/shards/shard_plan.h"
@@ -106,12 +106,12 @@ std::unique_ptr<ParameterUpdater> make_replicated(const Config& config, const Op
                                                   ParameterSet& parameters, const Clock& clock,
                                                   Mesh* mesh) {
   auto optimizer = entry.make(parameters, optimizer_options(config));
-  DistributedOptimizer::Options options{.gate = update_options(config),
-                                        .compression = runtime.options().compression,
-                                        .gradient_dtype = gradient_dtype(config, runtime.options()),
-                                        .counts_samples = config.uneven == "join",
-                                        .norm_bytes = shard_bucket_bytes(runtime.options()),
-                                        .mesh = mesh};
+  GradientExchange::Options options{.gate = update_options(config),
+                                    .compression = runtime.options().compression,
+                                    .gradient_dtype = gradient_dtype(config, runtime.options()),
+                                    .counts_samples = config.uneven == "join",
+                                    .norm_bytes = shard_bucket_bytes(runtime.options()),
+                                    .mesh = mesh};
   if (has_local_steps(config)) {
     return make_local_updater(runtime, parameters, std::move(optimizer), local_options(config),
                               options, clock);
@@ -125,8 +125,8 @@ std::unique_ptr<ParameterUpdater> make_replicated(const Config& config, const Op
     if (runtime.rank() == 0) advise_adaptive(config, options.compression);
   }
   Group& group = mesh == nullptr ? runtime : mesh->data();
-  return std::make_unique<DistributedOptimizer>(group, parameters, std::move(optimizer), options,
-                                                clock);
+  return std::make_unique<GradientExchange>(group, parameters, std::move(optimizer), options,
+                                            clock);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "comm/base/clock.h"
 #include "tests/support/runtime_job.h"
 #include "tests/trainer/small_data.h"
-#include "trainer/loop/distributed_optimizer.h"
+#include "trainer/loop/gradient_exchange.h"
 
 namespace kolo::trainer {
 namespace {
@@ -33,9 +33,9 @@ std::vector<RoundedStep> run_step(const std::vector<float>& values,
       ParameterSet parameters(rank);
       parameters.add("matrix", {50, 60}, {.deviation = 1.0f});
       const SteadyClock clock;
-      DistributedOptimizer learner(runtime, parameters,
-                                   make_optimizer("sgd", parameters, {.momentum = 0.0f}),
-                                   {.gate = gate, .gradient_dtype = DType::kBFloat16}, clock);
+      GradientExchange learner(runtime, parameters,
+                               make_optimizer("sgd", parameters, {.momentum = 0.0f}),
+                               {.gate = gate, .gradient_dtype = DType::kBFloat16}, clock);
       EXPECT_EQ(parameters[0].gradient_dtype(), DType::kBFloat16);
       std::ranges::fill(parameters[0].gradient(), values[rank]);
       parameters[0].contributed();

@@ -33,7 +33,7 @@ namespace kolo::trainer {
 /// float32, and rounded once more. Norms and updates are computed in float32.
 ///
 /// Sparse gradients of tables (`Parameter::rows`) are averaged in float32, without compression.
-class DistributedOptimizer final : public ParameterUpdater {
+class GradientExchange final : public ParameterUpdater {
  public:
   struct Options {
     UpdateGate::Options gate = {};
@@ -51,11 +51,11 @@ class DistributedOptimizer final : public ParameterUpdater {
 
   /// Registers the gradients and broadcasts the parameters of rank 0. Errors: those of the runtime;
   /// KoloError(kConfig) if momentum correction has another momentum than the optimizer.
-  DistributedOptimizer(Group& group, ParameterSet& parameters, std::unique_ptr<Optimizer> optimizer,
-                       const Options& options, const Clock& clock);
-  ~DistributedOptimizer() override;
-  DistributedOptimizer(const DistributedOptimizer&) = delete;
-  DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
+  GradientExchange(Group& group, ParameterSet& parameters, std::unique_ptr<Optimizer> optimizer,
+                   const Options& options, const Clock& clock);
+  ~GradientExchange() override;
+  GradientExchange(const GradientExchange&) = delete;
+  GradientExchange& operator=(const GradientExchange&) = delete;
 
   /// Averages gradients over `group` from the next step on, and sends them in their own dtype. Call
   /// between steps. Collective over `group`, which outlives this object. Before: no gradient may

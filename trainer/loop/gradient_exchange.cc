@@ -1,4 +1,4 @@
-#include "trainer/loop/distributed_optimizer.h"
+#include "trainer/loop/gradient_exchange.h"
 
 #include <algorithm>
 #include <utility>
@@ -51,9 +51,9 @@ std::vector<bool> find_sparse(const ParameterSet& parameters, const GradientSet&
 
 }  // namespace
 
-DistributedOptimizer::DistributedOptimizer(Group& group, ParameterSet& parameters,
-                                           std::unique_ptr<Optimizer> optimizer,
-                                           const Options& options, const Clock& clock)
+GradientExchange::GradientExchange(Group& group, ParameterSet& parameters,
+                                   std::unique_ptr<Optimizer> optimizer, const Options& options,
+                                   const Clock& clock)
     : options_(options),
       group_(&group),
       parameters_(parameters),
@@ -90,12 +90,12 @@ DistributedOptimizer::DistributedOptimizer(Group& group, ParameterSet& parameter
   });
 }
 
-DistributedOptimizer::~DistributedOptimizer() {
+GradientExchange::~GradientExchange() {
   parameters_.on_gradient_ready({});
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].unbind_gradient();
 }
 
-GradientSet DistributedOptimizer::register_in(Group& group, std::optional<DType> wire_dtype) const {
+GradientSet GradientExchange::register_in(Group& group, std::optional<DType> wire_dtype) const {
   return register_gradients(
       group, parameters_, {.dtype = options_.gradient_dtype},
       {.wire_dtype = wire_dtype,
@@ -103,7 +103,7 @@ GradientSet DistributedOptimizer::register_in(Group& group, std::optional<DType>
        .divisor = options_.counts_samples ? Divisor::kSamples : Divisor::kAllRanks});
 }
 
-void DistributedOptimizer::bind_gradients() {
+void GradientExchange::bind_gradients() {
   rows_.emplace(*group_, parameters_);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (has_rows(parameters_[i])) continue;
@@ -112,14 +112,14 @@ void DistributedOptimizer::bind_gradients() {
   begin_step();
 }
 
-void DistributedOptimizer::average_over(Group& group) {
+void GradientExchange::average_over(Group& group) {
   group_ = &group;
   shares_ = ShardPlan(parameters_, static_cast<std::size_t>(group.size()), options_.norm_bytes);
   gradients_ = register_in(group, options_.gradient_dtype);
   bind_gradients();
 }
 
-void DistributedOptimizer::visit_state(StateVisitor& visitor) {
+void GradientExchange::visit_state(StateVisitor& visitor) {
   optimizer_->visit_state(visitor);
   gate_.visit_state(visitor);
   if (directions_) directions_->visit_state(visitor);
@@ -136,16 +136,16 @@ void DistributedOptimizer::visit_state(StateVisitor& visitor) {
   begin_step();
 }
 
-void DistributedOptimizer::take_part(const ParticipationWeight& weight) {
+void GradientExchange::take_part(const ParticipationWeight& weight) {
   participation_ = weight;
   if (weight.weight > 0.0) gradients_.set_samples(weight.weight);
 }
 
-UpdateMemory DistributedOptimizer::memory() {
+UpdateMemory GradientExchange::memory() {
   return {.optimizer_bytes = bytes_of(*optimizer_), .gradient_bytes = plan().bytes};
 }
 
-void DistributedOptimizer::await_averages() {
+void GradientExchange::await_averages() {
   communicate([&] {
     if (participation_.weight > 0.0) {
       gradients_.wait();
@@ -157,7 +157,7 @@ void DistributedOptimizer::await_averages() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) scale_sparse(i, gate_.loss_scale());
 }
 
-UpdateVerdict DistributedOptimizer::clip() {
+UpdateVerdict GradientExchange::clip() {
   unscale_ = 1.0f / gate_.loss_scale();
   // Of a tensor group, the first rank counts the tensors that are equal on all ranks of the group.
   Mesh* const mesh = options_.mesh;
@@ -171,7 +171,7 @@ UpdateVerdict DistributedOptimizer::clip() {
   return verdict;
 }
 
-StepReport DistributedOptimizer::update(float lr, const UpdateVerdict& verdict) {
+StepReport GradientExchange::update(float lr, const UpdateVerdict& verdict) {
   if (!verdict.is_skipped) update_all(lr, verdict.gradient_scale);
   begin_step();
   return {.gradient_norm = verdict.gradient_norm,
@@ -179,7 +179,7 @@ StepReport DistributedOptimizer::update(float lr, const UpdateVerdict& verdict) 
           .is_skipped = verdict.is_skipped};
 }
 
-void DistributedOptimizer::update_all(float lr, float gradient_scale) {
+void GradientExchange::update_all(float lr, float gradient_scale) {
   const bool has_directions = std::ranges::count(becomes_direction_, true) > 0;
   optimizer_->begin_step();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -189,7 +189,7 @@ void DistributedOptimizer::update_all(float lr, float gradient_scale) {
   if (directions_) directions_->commit();
 }
 
-void DistributedOptimizer::begin_step() {
+void GradientExchange::begin_step() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (has_rows(parameters_[i])) continue;
     const std::size_t place = places_[i];
@@ -203,7 +203,7 @@ void DistributedOptimizer::begin_step() {
   }
 }
 
-void DistributedOptimizer::prepare(std::size_t index) {
+void GradientExchange::prepare(std::size_t index) {
   if (becomes_direction_[index]) {
     directions_->turn(index);
   } else if (is_observed_[index]) {
@@ -212,7 +212,7 @@ void DistributedOptimizer::prepare(std::size_t index) {
   }
 }
 
-void DistributedOptimizer::update(std::size_t index, float lr, float gradient_scale) {
+void GradientExchange::update(std::size_t index, float lr, float gradient_scale) {
   if (becomes_direction_[index] || corrects_momentum_[index]) {
     optimizer_->follow(index, lr, gradient_scale);
   } else {
@@ -220,7 +220,7 @@ void DistributedOptimizer::update(std::size_t index, float lr, float gradient_sc
   }
 }
 
-void DistributedOptimizer::require_momentum(std::size_t index) const {
+void GradientExchange::require_momentum(std::size_t index) const {
   if (!directions_) {
     const float corrected = gradients_.corrected_momentum(places_[index]);
     if (corrected == optimizer_->momentum()) return;
@@ -235,7 +235,7 @@ void DistributedOptimizer::require_momentum(std::size_t index) const {
       parameters_[index].name()));
 }
 
-void DistributedOptimizer::scale_sparse(std::size_t index, float factor) {
+void GradientExchange::scale_sparse(std::size_t index, float factor) {
   if (factor == 1.0f || !is_sparse_[index]) return;
   for (float& value : parameters_[index].gradient()) value *= factor;
 }
