@@ -345,7 +345,7 @@ TEST(GroupCreator, DropsMalformedBytes) {
   std::mt19937_64 generator(6);
   for (int i = 0; i < 2000; ++i) {
     GroupCreator creator(0, {});
-    creator.propose(proposal_of(0, {0, 1}), {});
+    creator.propose(proposal_of(0, {0, 1}));
     std::vector<std::byte> bytes(generator() % 60);
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(generator() % 4);
     creator.receive(1, bytes);
