@@ -90,8 +90,8 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
   const bool has_gradients = verb == Verb::kAllReduce && fits_gradients(options.what);
   std::vector<std::string> all = {
       fmt::format("kolo-bench {}, kolo {}, kernels {}", to_string(verb), kVersion, kernel_target()),
-      fmt::format("{} ranks on {} nodes, {} cores here; time: mean of a loop; others: slowest rank "
-                  "of each iteration",
+      fmt::format("{} ranks on {} nodes, {} cores here; time, algbw and busbw: mean of a loop; "
+                  "others: slowest rank of each iteration",
                   runtime.world_size(), runtime.num_nodes(), std::thread::hardware_concurrency())};
   if (has_root(verb)) all.emplace_back("rank 0 is the root");
   if (verb == Verb::kSendRecv) {

@@ -142,7 +142,7 @@ def notes(rows):
     if "gloo" in systems and 1 in nodes:
         found.append("gloo: TCP over the loopback, it has no shared memory.")
     if "streaming" in systems:
-        found.append("streaming: moves the same bytes in private memory; a reference, no lower bound.")
+        found.append("streaming: moves the same bytes in memory that all ranks have mapped; a reference, no lower bound.")
     if "limit" in systems:
         name = bound_name("limit", rows)
         what = "a plain stream" if name != "limit" else "a TCP stream"
