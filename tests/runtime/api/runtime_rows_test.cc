@@ -303,7 +303,7 @@ TEST(RuntimeRows, AreNotThoseOfTheResultThatIsUsedAgain) {
     };
     sum_up(rows.data(), sums);
     const std::string error = error_of([&] { sum_up(sums.rows().data, sums); });
-    require(error.starts_with("usage") && error.find("rows of table 0 lie in") != error.npos,
+    require(error.starts_with("usage") && error.find("rows of table 0 are in") != error.npos,
             error);
     sum_up(rows.data(), sums);
     sum_up(sums.rows().data, others);
