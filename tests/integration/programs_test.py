@@ -8,6 +8,7 @@ started directly. `--update` renews the table of docs/options.md from the progra
 import functools
 import gzip
 import json
+import math
 import os
 import pathlib
 import re
@@ -353,7 +354,7 @@ class Programs(unittest.TestCase):
         (texts / "TREC_10.label").write_text("".join(lines[:16]))
         rows = [f"{1 + i % 9},{1 + i % 11},{1 + i % 5}.0,{i}\n" for i in range(400)]
         (ratings / "ratings.csv").write_text("userId,movieId,rating,timestamp\n" + "".join(rows))
-        return {"MNIST": images, "data/mnist": images, "TREC": texts, "TEXTS": texts, "data/movielens_small": ratings,
+        return {"MNIST": images, "data/mnist": images, "TREC": texts, "TEXTS": texts, "data/movielens_small": ratings, "docs": self.text,
                 "DIRECTORY_OF_MNIST": images, "TEXT": self.text, "TEXT_OR_DIRECTORY": self.text, "tokens": self.text, "tinyshakespeare.txt": self.text}  # fmt: skip
 
     def test_commands_of_training_in_the_pages_run(self):
@@ -370,7 +371,8 @@ class Programs(unittest.TestCase):
                 with self.subTest(page=page.name, command=arguments):
                     options[place] = data[options[place]]
                     options += ["--steps", 2, "--threads", 1, *(["--sample", 0] if "gpt" in options else [])]
-                    self.succeed("kolo-train", *options)
+                    mesh = options[options.index("--mesh") + 1] if "--mesh" in options else "data=2"
+                    self.succeed("kolo-train", *options, ranks=math.prod(map(int, re.findall(r"\d+", mesh))))
                     seen += 1
         self.assertGreater(seen, 8)
 
