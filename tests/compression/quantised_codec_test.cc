@@ -215,10 +215,10 @@ TEST(DitherTest, NumbersAreSpreadEvenlyAndDifferByPlace) {
   for (const int in_tenth : tenths) {
     EXPECT_NEAR(in_tenth, kCount / 10.0, 5 * std::sqrt(kCount * 0.09));
   }
-  for (const std::size_t step : {0, 1}) {
+  for (const std::size_t step : {0u, 1u}) {
     for (const int rank : {0, 1}) {
       for (const bool of_sums : {false, true}) {
-        for (const std::size_t element : {0, 256}) {
+        for (const std::size_t element : {0u, 256u}) {
           const Dither dither = Dither::of(step, rank, of_sums, element);
           EXPECT_EQ(dither(0), Dither::of(step, rank, of_sums, element)(0));
           firsts.insert(dither(0));
