@@ -8,7 +8,7 @@
 
 namespace kolo {
 
-/// The algorithms of collectives other than all-reduce. Of two equally cheap algorithms, the
+/// The algorithms of collectives other than all-reduce. If two algorithms are equally cheap, the
 /// earlier one is chosen. To add an algorithm, add a line here and define `algorithms::NAME` in the
 /// file with its steps.
 ///

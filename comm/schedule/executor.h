@@ -51,8 +51,8 @@ class Executor {
   /// has returned the bucket.
   const Event& finished_event(BucketId bucket) const;
 
-  /// Number of bytes sent to other nodes in the bucket's last or current iteration. Of a payload,
-  /// only used bytes count.
+  /// Number of bytes sent to other nodes in the bucket's last or current iteration. A payload
+  /// counts with its used bytes only.
   std::size_t network_bytes(BucketId bucket) const;
 
   /// Frees the memory of a bucket that is not running; the bucket's id may then be added again. An

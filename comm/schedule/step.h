@@ -103,8 +103,8 @@ using StepId = std::uint32_t;
 struct Step {
   StepKind kind = StepKind::kCopy;
   int peer = -1;
-  /// Of a message or flag: its index among the messages or flags between the two ranks. Of a native
-  /// step: its index in the order in which this rank launches native steps of this bucket. This
+  /// A message or flag has its index among the messages or flags between the two ranks. A native
+  /// step has its index in the order in which this rank launches native steps of this bucket; this
   /// index is also the number of the step's flag, and is equal on all ranks of the node.
   std::uint32_t ordinal = 0;
   /// kAwait only: the step waits for the flag value of `lag` iterations earlier. In the first `lag`

@@ -64,7 +64,7 @@ std::string describe(const ConstBuffer& buffer) {
 
 }  // namespace
 
-/// What each rank knows of a key.
+/// A key as every rank knows it: its type, its shards and this rank's pushes.
 struct ParameterStore::Key {
   std::string name;
   std::uint64_t id = 0;

@@ -53,8 +53,8 @@ class AllReduce final : public Algorithm {
   std::string name_;
 };
 
-/// All all-reduce algorithms: the flat ones, then the hierarchies. Of two equally cheap algorithms,
-/// the earlier one is chosen.
+/// All all-reduce algorithms: the flat ones, then the hierarchies. If two algorithms are equally
+/// cheap, the earlier one is chosen.
 std::span<const AllReduce> all_reduces();
 /// Finds the all-reduce called `name`: "NAME" or "hierarchical:LOCAL,CROSS". Errors: UsageError
 /// that names the unknown part, the valid names and the nearest one.

@@ -142,7 +142,7 @@ struct FlatAllReduce {
   double (*device_us)(const ProcessGrid& grid, const LinkCosts& costs, double bytes) = nullptr;
 };
 
-/// All flat all-reduces. Of two equally cheap algorithms, the earlier one is chosen. To add an
+/// All flat all-reduces. If two algorithms are equally cheap, the earlier one is chosen. To add an
 /// algorithm, add a line here and define `all_reduce::NAME` in the file with its steps. The columns
 /// are: messages sent per rank, bytes sent per rank (n ranks, bucket of S bytes), and a remark.
 ///

@@ -181,7 +181,7 @@ class CopyLoad {
   }
 
   /// The fraction of a part that its contributor writes directly, so that all ranks copy equally
-  /// much. Of n ranks, the root of a broadcast writes 1 / n, and contributors to a gather write
+  /// much. Among n ranks, the root of a broadcast writes 1 / n, and contributors to a gather write
   /// everything.
   double put_share(const CollectiveSpec::Part& part) const {
     const int contributor = part.contributors.front();
