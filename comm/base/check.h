@@ -14,6 +14,13 @@ inline void check(bool condition, std::string_view what) {
   if (!condition) throw UsageError(std::string(what));
 }
 
+/// Throws `UsageError` unless `condition` holds. `what` returns the text, and is called for a
+/// mistake only, because a text with values costs more to format than a call may take.
+template <std::invocable Text>
+void check(bool condition, const Text& what) {
+  if (!condition) throw UsageError(what());
+}
+
 /// Throws `KoloError(kInternal)` that names the source line unless `condition` holds. For
 /// invariants of Kolo itself. (Clang 14 lacks std::source_location.)
 inline void ensure(bool condition, std::string_view what, const char* file = __builtin_FILE(),

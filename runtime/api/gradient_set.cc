@@ -77,10 +77,12 @@ void GradientSet::ready(std::size_t index, NativeStream stream) {
 void GradientSet::ready_at(std::size_t index, const void* data) {
   const void* const registered = view(index).data;
   owner_->within_group([&] {
-    check(data == registered,
-          fmt::format("gradient '{}' of set '{}' has moved: it was registered at {}, and is at {} "
-                      "now; keep its memory, or register the set again",
-                      set_state_->gradients()[index].name, set_state_->name(), registered, data));
+    check(data == registered, [&] {
+      return fmt::format(
+          "gradient '{}' of set '{}' has moved: it was registered at {}, and is at {} "
+          "now; keep its memory, or register the set again",
+          set_state_->gradients()[index].name, set_state_->name(), registered, data);
+    });
   });
   ready(index);
 }

@@ -68,7 +68,7 @@ kolo_status note_error(Error error) noexcept {
 
 DType dtype_of(kolo_dtype dtype) {
   check(dtype != KOLO_SAME_DTYPE, "the dtype of elements is not set");
-  check(is_dtype(dtype), fmt::format("{} is not a dtype", dtype));
+  check(is_dtype(dtype), [&] { return fmt::format("{} is not a dtype", dtype); });
   return static_cast<DType>(dtype - 1);
 }
 
@@ -80,13 +80,13 @@ std::optional<DType> wire_dtype_of(kolo_dtype dtype) {
 }
 
 ReduceOp op_of(kolo_op op) {
-  check(is_op(op), fmt::format("{} is not an operation", op));
+  check(is_op(op), [&] { return fmt::format("{} is not an operation", op); });
   return static_cast<ReduceOp>(op);
 }
 
 MemoryKind memory_of(kolo_memory memory) {
   check(memory == KOLO_HOST || memory == KOLO_DEVICE,
-        fmt::format("{} is not a kind of memory", memory));
+        [&] { return fmt::format("{} is not a kind of memory", memory); });
   return static_cast<MemoryKind>(memory);
 }
 

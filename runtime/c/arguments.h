@@ -48,9 +48,10 @@ template <typename Struct>
 Struct complete(const Struct* given, const Struct& defaults, std::string_view name) {
   Struct result = defaults;
   if (given == nullptr) return result;
-  check(given->size >= sizeof given->size && given->size <= sizeof(Struct),
-        fmt::format("{}.size is {}, not the {} of this version; set it by the _INIT macro", name,
-                    given->size, sizeof(Struct)));
+  check(given->size >= sizeof given->size && given->size <= sizeof(Struct), [&] {
+    return fmt::format("{}.size is {}, not the {} of this version; set it by the _INIT macro", name,
+                       given->size, sizeof(Struct));
+  });
   std::memcpy(&result, given, given->size);
   return result;
 }
@@ -59,7 +60,7 @@ inline std::string_view text_or_empty(const char* text) { return text == nullptr
 
 template <typename Pointer>
 void check_given(Pointer* pointer, std::string_view name) {
-  check(pointer != nullptr, fmt::format("{} is null", name));
+  check(pointer != nullptr, [&] { return fmt::format("{} is null", name); });
 }
 
 /// Works like `guarded`, for a call whose `handle` must not be null.

@@ -172,10 +172,11 @@ std::optional<DType> wire_of(std::string_view name, const Reduction& reduction, 
   const bool is_cast = wire == DType::kBFloat16 &&
                        (dtype == DType::kFloat32 || dtype == DType::kFloat64) &&
                        memory == MemoryKind::kHost;
-  require(is_cast, name,
-          fmt::format("{} does not travel as {}: float32 and float64 in host memory travel as "
-                      "bfloat16",
-                      to_string(dtype), to_string(wire)));
+  if (!is_cast) {
+    refuse_call(name, fmt::format("{} does not travel as {}: float32 and float64 in host memory "
+                                  "travel as bfloat16",
+                                  to_string(dtype), to_string(wire)));
+  }
   require(reduction.scales == Scales(), name, "elements that are cast are not scaled as well");
   return wire;
 }

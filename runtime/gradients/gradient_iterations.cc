@@ -54,8 +54,10 @@ std::optional<GradientIterations::ReadyBucket> GradientIterations::mark_weights(
 }
 
 void GradientIterations::check_index(std::size_t gradient) const {
-  check(gradient < size_, fmt::format("no gradient has the index {}; set '{}' has {}, from 0 on",
-                                      gradient, name_, size_));
+  check(gradient < size_, [&] {
+    return fmt::format("no gradient has the index {}; set '{}' has {}, from 0 on", gradient, name_,
+                       size_);
+  });
 }
 
 void GradientIterations::take(std::size_t gradient, MarkCall call) {

@@ -148,10 +148,12 @@ std::optional<GradientIterations::ReadyBucket> GradientSetState::mark_absent(
   iterations_.check_index(gradient);
   const bool on_device = gradients_[gradient].memory == MemoryKind::kDevice;
   const bool sums = options_.op == ReduceOp::kSum || options_.op == ReduceOp::kAverage;
-  check(!on_device || sums,
-        fmt::format("absent() for gradient '{}': in device memory it is for sums and averages, "
-                    "not for {}",
-                    gradients_[gradient].name, to_string(options_.op)));
+  check(!on_device || sums, [&] {
+    return fmt::format(
+        "absent() for gradient '{}': in device memory it is for sums and averages, "
+        "not for {}",
+        gradients_[gradient].name, to_string(options_.op));
+  });
   check(on_device || !stream, "absent() on a stream is for gradients in device memory");
   iterations_.claim(gradient, MarkCall::kAbsent);
   if (on_device) {

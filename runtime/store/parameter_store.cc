@@ -92,11 +92,14 @@ struct ParameterStore::Key {
     return {static_cast<std::byte*>(whole.data) + offset * size_of(like.dtype), count, like.dtype};
   }
   void check_fits(const ConstBuffer& buffer, std::string_view call) const {
-    check(buffer.memory == MemoryKind::kHost,
-          fmt::format("{} of '{}': values are in host memory; copy it there", call, name));
-    check(buffer.dtype == like.dtype && buffer.count == like.count && buffer.data != nullptr,
-          fmt::format("{} of '{}': {}, and the key is {}", call, name,
-                      buffer.data == nullptr ? "a null buffer" : describe(buffer), describe(like)));
+    check(buffer.memory == MemoryKind::kHost, [&] {
+      return fmt::format("{} of '{}': values are in host memory; copy it there", call, name);
+    });
+    check(buffer.dtype == like.dtype && buffer.count == like.count && buffer.data != nullptr, [&] {
+      return fmt::format("{} of '{}': {}, and the key is {}", call, name,
+                         buffer.data == nullptr ? "a null buffer" : describe(buffer),
+                         describe(like));
+    });
   }
 };
 
@@ -137,14 +140,15 @@ ParameterStore::~ParameterStore() {
 }
 
 void ParameterStore::check_open(std::string_view call) const {
-  check(!closing_, fmt::format("{}: the store has been closed", call));
+  check(!closing_, [&] { return fmt::format("{}: the store has been closed", call); });
 }
 
 ParameterStore::Key& ParameterStore::find(std::string_view key, std::string_view call) {
   check_open(call);
   const auto found = keys_.find(key);
-  check(found != keys_.end(),
-        fmt::format("{} of '{}': the store has no such key; init creates it", call, key));
+  check(found != keys_.end(), [&] {
+    return fmt::format("{} of '{}': the store has no such key; init creates it", call, key);
+  });
   return *found->second;
 }
 
@@ -196,11 +200,13 @@ void ParameterStore::init(std::string_view key, const ConstBuffer& value, std::s
 }
 
 ConstBuffer ParameterStore::merged(const Key& key, const OneOrMore<ConstBuffer>& values) {
-  check(!values.empty(), fmt::format("push of '{}': there is no value", key.name));
-  check(!takes_float32_only_ || key.like.dtype == DType::kFloat32,
-        fmt::format("push of '{}': built-in optimizers take float32, and the key is {}; "
-                    "set_updater takes a function of yours",
-                    key.name, to_string(key.like.dtype)));
+  check(!values.empty(), [&] { return fmt::format("push of '{}': there is no value", key.name); });
+  check(!takes_float32_only_ || key.like.dtype == DType::kFloat32, [&] {
+    return fmt::format(
+        "push of '{}': built-in optimizers take float32, and the key is {}; "
+        "set_updater takes a function of yours",
+        key.name, to_string(key.like.dtype));
+  });
   std::vector<const void*> sources;
   for (const ConstBuffer& value : values) {
     key.check_fits(value, "push");
@@ -297,7 +303,7 @@ StoreVersion ParameterStore::row_sparse_pull(std::string_view name, const Buffer
   const std::size_t width = key.row_width, height = key.like.count / width;
   for (const std::int64_t row : rows) {
     check(row >= 0 && static_cast<std::size_t>(row) < height,
-          fmt::format("row_sparse_pull of '{}': row {} of {}", name, row, height));
+          [&] { return fmt::format("row_sparse_pull of '{}': row {} of {}", name, row, height); });
   }
   if (rows.empty()) return {};
   const std::size_t row_bytes = width * size_of(key.like.dtype);
