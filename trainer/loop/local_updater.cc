@@ -7,26 +7,24 @@
 #include <fmt/format.h>
 
 #include "trainer/errors.h"
+#include "trainer/loop/compression_rules.h"
 
 namespace kolo::trainer {
 namespace {
 
-/// Returns the dtype in which movements of weights are sent; empty for float32. Errors:
-/// KoloError(kConfig) for options that cannot apply to movements.
-std::optional<DType> movement_dtype(const Options& options) {
-  if (options.compression != "none" && !options.compression.empty()) {
-    throw_config_error(fmt::format(
-        "--exchange local and diloco with --compression {}: they send movements of weights, not "
-        "gradients; set --compression none, with --wire bfloat16 for 16 bits",
-        options.compression));
+/// Returns the compression of movements. Errors: KoloError(kConfig) for methods that apply to
+/// gradients only.
+std::string movement_compression(const Options& options) {
+  const auto refuse = [&](std::string_view why) {
+    throw_config_error(fmt::format("--exchange local and diloco with --compression {}: {}",
+                                   options.compression, why));
+  };
+  const CompressionRules rules = CompressionRules::parse(options.compression);
+  for (const auto& rule : rules.rules()) {
+    if (rule.spec.is_open()) refuse("it follows the times of steps; name a method, such as int8");
+    if (rule.spec.momentum > 0) refuse("dgc is for gradients, not for movements of weights");
   }
-  const DType wire = options.wire_dtype.value_or(DType::kFloat32);
-  if (wire == DType::kFloat32) return std::nullopt;
-  if (wire == DType::kBFloat16) return wire;
-  throw_config_error(
-      fmt::format("--exchange local and diloco with --wire {}: movements of weights travel as "
-                  "float32 or bfloat16; choose one of these",
-                  to_string(wire)));
+  return options.compression;
 }
 
 /// Makes the group of ranks that average gradients in local steps.
@@ -49,7 +47,7 @@ class LocalUpdater final : public ParameterUpdater {
         exchange_(runtime, parameters,
                   {.fragments = options.times.fragments,
                    .outer = options.outer,
-                   .wire_dtype = movement_dtype(runtime.options())}),
+                   .compression = movement_compression(runtime.options())}),
         unit_(make_unit(runtime, options.unit, parameters.element_count() * sizeof(float))),
         gradients_(runtime, parameters, std::move(optimizer), gradients, clock) {
     if (options_.after == 0) begin_local_steps();
@@ -95,7 +93,9 @@ class LocalUpdater final : public ParameterUpdater {
     }
   }
   PlanSummary plan() const override { return gradients_.plan(); }
-  std::vector<CompressionStats> compression_stats() const override { return {}; }
+  std::vector<CompressionStats> compression_stats() const override {
+    return exchange_.compression_stats();
+  }
   UpdateMemory memory() override {
     UpdateMemory memory = gradients_.memory();
     memory.optimizer_bytes += exchange_.bytes();

@@ -113,6 +113,7 @@ std::unique_ptr<ParameterUpdater> make_replicated(const Config& config, const Op
                                     .norm_bytes = shard_bucket_bytes(runtime.options()),
                                     .mesh = mesh};
   if (has_local_steps(config)) {
+    options.compression = "none";  // --compression is for movements of weights
     return make_local_updater(runtime, parameters, std::move(optimizer), local_options(config),
                               options, clock);
   }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/api/kolo.h"
@@ -53,11 +54,13 @@ struct OuterOptimizer {
 /// that ranks last agreed on, minus its present weights. The outer optimizer applies the mean of
 /// the movements to the agreed weights. Each rank continues from the result, to which it adds its
 /// movement during the exchange. Movements are small, so they lose less to rounding than weights.
+/// They are averaged as gradients are: each fragment is a gradient set, whose codec compresses
+/// them.
 ///
 /// Collective: all ranks make the same calls.
 /// Threads: one. `runtime` and `parameters` outlive this object.
-/// Memory:  one float per weight, one more with momentum, and two per weight of the largest
-///          fragment.
+/// Memory:  one float per weight, one more with momentum or with a codec that keeps residuals, and
+///          two per weight of the largest fragment.
 /// Source:  Lin et al., "Don't Use Large Mini-Batches, Use Local SGD", ICLR 2020; Douillard et al.,
 ///          "DiLoCo", 2023, and "Streaming DiLoCo with overlapping communication", 2025.
 class WeightExchange final : public Stateful {
@@ -65,14 +68,11 @@ class WeightExchange final : public Stateful {
   struct Options {
     std::size_t fragments = 1;
     OuterOptimizer outer = {};
-    std::optional<DType> wire_dtype = std::nullopt;  ///< kBFloat16; empty: the runtime's.
+    std::string compression = {};  ///< Rules for movements; if empty, the option `compression`.
   };
 
   /// Errors: KoloError(kConfig) if there are more fragments than tensors.
   WeightExchange(Runtime& runtime, ParameterSet& parameters, const Options& options);
-  ~WeightExchange() override;
-  WeightExchange(const WeightExchange&) = delete;
-  WeightExchange& operator=(const WeightExchange&) = delete;
 
   /// Makes the present weights the agreed weights. Call it before the first exchange. Before: all
   /// ranks have equal weights.
@@ -84,6 +84,8 @@ class WeightExchange final : public Stateful {
   /// Errors: those of the runtime.
   void finish();
 
+  /// Returns one entry for each compressed bucket, except those of the exchange in flight.
+  std::vector<CompressionStats> compression_stats() const;
   /// Returns the bytes of memory on this rank.
   std::size_t bytes() const {
     return (agreed_.size() + velocity_.size() + begun_.size() + moved_.size()) * sizeof(float);
@@ -109,17 +111,21 @@ class WeightExchange final : public Stateful {
   template <typename Use>
   void each_parameter(const Fragment& of, const Use& use);
 
-  Runtime& runtime_;
+  /// Divides the parameters into `number` fragments.
+  void make_fragments(std::size_t number);
+  /// Blocks until the movements of `under_way_` are replaced by their means.
+  void await_mean();
+
   ParameterSet& parameters_;
   const OuterOptimizer outer_;
-  const std::optional<DType> wire_dtype_;
   std::vector<Fragment> fragments_;
   std::vector<float> agreed_, velocity_;  // elements of all parameters in order
   std::vector<float> begun_;              // this rank's weights when the exchange began
   std::shared_ptr<std::byte[]> memory_;
   std::span<float> moved_;                // this rank's movement, replaced by the mean
+  std::vector<GradientSet> sets_;         // by fragment, the movements in `memory_`
   std::optional<std::size_t> under_way_;  // fragment whose exchange is in flight
-  std::optional<Ticket> ticket_;          // empty if no all-reduce is in flight
+  bool is_averaging_ = false;             // the set of `under_way_` is in an iteration
 };
 
 }  // namespace kolo::trainer

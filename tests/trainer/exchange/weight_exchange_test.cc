@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -104,10 +103,10 @@ void on_ranks(int ranks, const std::function<void(Runtime&)>& body) {
 // All numbers are small multiples of powers of two, so every sum is exact.
 
 TEST(WeightExchangeTest, WithoutMomentumRanksAgreeOnTheirMean) {
-  for (const auto wire : {std::optional<DType>(), std::optional(DType::kBFloat16)}) {
+  for (const char* const compression : {"none", "bf16"}) {
     on_ranks(4, [&](Runtime& runtime) {
       Weights weights;
-      WeightExchange exchange(runtime, weights.parameters, {.wire_dtype = wire});
+      WeightExchange exchange(runtime, weights.parameters, {.compression = compression});
       exchange.agree();
       for (int round = 1; round <= 3; ++round) {
         // The movements of ranks 0 to 3 have the mean 1.5 · 0.25.
