@@ -3,8 +3,13 @@
 #include <cuda.h>  // Types only; not every machine has the driver library.
 #include <cuda_runtime_api.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -63,12 +68,15 @@ bool is_in_use(int device) {
 
 CudaDeviceGuard::CudaDeviceGuard(int device) {
   require_cuda(cudaGetDevice(&before_), "cudaGetDevice");
-  if (device == before_) return;
-  require_cuda(cudaSetDevice(device), "cudaSetDevice");
-  changed_ = true;
+  if (device != before_) {
+    require_cuda(cudaSetDevice(device), "cudaSetDevice");
+    changed_ = true;
+  }
+  require_cuda(cudaThreadExchangeStreamCaptureMode(&mode_), "cudaThreadExchangeStreamCaptureMode");
 }
 
 CudaDeviceGuard::~CudaDeviceGuard() {
+  log_cuda(cudaThreadExchangeStreamCaptureMode(&mode_), "cudaThreadExchangeStreamCaptureMode");
   if (changed_ && is_in_use(before_)) log_cuda(cudaSetDevice(before_), "cudaSetDevice");
 }
 
@@ -136,7 +144,10 @@ void check_no_capture(cudaStream_t stream) {
 
 }  // namespace
 
-CudaDevice::CudaDevice(int index) : index_(index), description_(describe_gpu(index)) {}
+CudaDevice::CudaDevice(int index) : index_(index), description_(describe_gpu(index)) {
+  const CudaDeviceGuard guard(index_);
+  load_kernels();
+}
 
 std::unique_ptr<Stream> CudaDevice::make_stream() {
   auto stream = std::make_unique<CudaStream>(index_);
@@ -166,7 +177,46 @@ DeviceMemory CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
   ++allocations_;
   return DeviceMemory(data, bytes, kind,
                       pinned ? free_with(index_, cudaFreeHost, "cudaFreeHost")
-                             : free_with(index_, cudaFree, "cudaFree"));
+                             : free_with(index_, cudaFree, "cudaFree"),
+                      stuck());
+}
+
+DeviceMemory CudaDevice::allocate_on(Stream& stream, std::size_t bytes) {
+  const CudaDeviceGuard guard(index_);
+  const std::size_t taken = std::max<std::size_t>(bytes, 1);
+  const auto pool = as_cuda(stream).share();
+  void* data = nullptr;
+  const cudaError_t status = cudaMallocAsync(&data, taken, pool->get());
+  require_cuda(status, status == cudaSuccess
+                           ? std::string()
+                           : fmt::format("cudaMallocAsync of {} bytes of device memory", bytes));
+  ++allocations_;
+  const auto free = [index = index_, pool](void* memory) {
+    close_on(index, [&] { log_cuda(cudaFreeAsync(memory, pool->get()), "cudaFreeAsync"); });
+  };
+  return DeviceMemory(data, bytes, MemoryKind::kDevice, free, stuck());
+}
+
+std::string CudaDevice::foreign_memory(const void* data) {
+  const auto place = std::hash<const void*>()(data) / 256 % own_addresses_.size();
+  std::atomic<const void*>& known = own_addresses_[place];
+  if (known.load(std::memory_order_relaxed) == data) return {};
+  const CudaDeviceGuard guard(index_);
+  cudaPointerAttributes found{};
+  require_cuda(cudaPointerGetAttributes(&found, data), "cudaPointerGetAttributes");
+  switch (found.type) {
+    case cudaMemoryTypeDevice:
+      if (found.device != index_) return fmt::format("memory of cuda:{}", found.device);
+      break;
+    case cudaMemoryTypeManaged:
+      break;
+    case cudaMemoryTypeHost:
+      return "pinned host memory";
+    default:
+      return "memory of no device, such as ordinary host memory";
+  }
+  known.store(data, std::memory_order_relaxed);
+  return {};
 }
 
 void CudaDevice::record(NativeStream stream, Event& event) {
@@ -183,6 +233,16 @@ void CudaDevice::wait(NativeStream stream, const Event& event) {
 
 AllocationCounts CudaDevice::allocation_counts() const {
   return {.allocations = allocations_, .streams = streams_, .events = events_};
+}
+
+void CudaDevice::note_stuck() {
+  Device::note_stuck();
+  const auto leave = [](int status, void*) {
+    std::fflush(nullptr);
+    ::_exit(status);
+  };
+  // Runs before everything that was registered earlier, and so before the destructors of CUDA.
+  if (::on_exit(leave, nullptr) != 0) log::error("the process may not end: on_exit has failed");
 }
 
 }  // namespace kolo

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <atomic>
 #include <string>
 
@@ -23,7 +24,9 @@ struct CudaAvailability {
 /// Asks the CUDA runtime for devices. Creates no context on a device. Errors: none. Threads: any.
 CudaAvailability find_cuda_devices();
 
-/// Makes `device` the current CUDA device of this thread for the lifetime of the guard.
+/// Makes `device` the current CUDA device of this thread for the lifetime of the guard. Meanwhile
+/// this thread may make any call, although another thread may capture a CUDA graph: without this,
+/// CUDA would refuse calls such as event queries and allocations, and invalidate the capture.
 ///
 /// The destructor selects the previous device only if this process has a context on it. Otherwise
 /// selecting it would create a context of some hundred megabytes, perhaps on another rank's device:
@@ -39,6 +42,7 @@ class CudaDeviceGuard {
  private:
   int before_ = 0;
   bool changed_ = false;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then: the mode before
 };
 
 /// Calls `close()` while `device` is current. Logs errors instead of throwing.
@@ -77,16 +81,24 @@ class CudaDevice final : public Device {
   std::unique_ptr<Stream> make_stream() override;
   std::unique_ptr<Event> make_event() override;
   DeviceMemory allocate(std::size_t bytes, MemoryKind kind) override;
+  DeviceMemory allocate_on(Stream& stream, std::size_t bytes) override;
   void record(NativeStream stream, Event& event) override;
   void wait(NativeStream stream, const Event& event) override;
+  std::string foreign_memory(const void* data) override;
   DeviceKernels& kernels() override { return kernels_; }
   AllocationCounts allocation_counts() const override;
+  /// From now on, the process also skips what runs at its end, such as destructors of CUDA, which
+  /// would wait for the work: `exit` and a return from `main` write buffered output and leave.
+  void note_stuck() override;
 
  private:
   const int index_;
   std::string description_;
   CudaKernels kernels_;
   std::atomic<std::size_t> allocations_{0}, streams_{0}, events_{0};
+  /// Addresses that were memory of this device, each at a place that it determines. They are not
+  /// asked about again, not even after their memory was freed.
+  std::array<std::atomic<const void*>, 256> own_addresses_{};
 };
 
 }  // namespace kolo

@@ -48,7 +48,7 @@ void CudaEvent::hold_back(cudaStream_t stream) const {
 
 CudaStream::CudaStream(int device) : device_(device) {
   const CudaDeviceGuard guard(device_);
-  stream_ = make_cuda_stream();
+  stream_ = std::make_shared<const CudaStreamHandle>(make_cuda_stream());
 }
 
 CudaStream::~CudaStream() {
@@ -60,12 +60,12 @@ void CudaStream::copy(const BufferView& target, const BufferView& source) {
   if (source.count == 0) return;
   const CudaDeviceGuard guard(device_);
   require_cuda(
-      cudaMemcpyAsync(target.data, source.data, source.bytes(), cudaMemcpyDefault, stream_.get()),
+      cudaMemcpyAsync(target.data, source.data, source.bytes(), cudaMemcpyDefault, stream_->get()),
       "cudaMemcpyAsync");
 }
 
-void CudaStream::record(Event& event) { as_cuda(event).record_on(stream_.get()); }
-void CudaStream::wait(const Event& event) { as_cuda(event).hold_back(stream_.get()); }
+void CudaStream::record(Event& event) { as_cuda(event).record_on(stream_->get()); }
+void CudaStream::wait(const Event& event) { as_cuda(event).hold_back(stream_->get()); }
 
 CudaStream& as_cuda(Stream& stream) { return cast<CudaStream>(stream); }
 CudaEvent& as_cuda(Event& event) { return cast<CudaEvent>(event); }

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <memory>
+
 #include "comm/base/unique_handle.h"
 #include "comm/device/cuda_error.h"
 #include "comm/device/stream.h"
@@ -71,11 +73,13 @@ class CudaStream final : public Stream {
   void copy(const BufferView& target, const BufferView& source) override;
   void record(Event& event) override;
   void wait(const Event& event) override;
-  void* native() const override { return stream_.get(); }
+  void* native() const override { return stream_->get(); }
+  /// The stream, which does not end before its owners, such as memory from its pool.
+  const std::shared_ptr<const CudaStreamHandle>& share() const { return stream_; }
 
  private:
   const int device_;
-  CudaStreamHandle stream_;
+  std::shared_ptr<const CudaStreamHandle> stream_;
 };
 
 /// Casts a stream or event to its CUDA class. Errors: UsageError if it is of another kind of

@@ -82,9 +82,9 @@ class DeviceCommunicator {
 
   /// Makes enqueued collectives return without their peers; their results are unspecified. Every
   /// live rank of the group must abort. Blocks for at most `within`. Returns true when the abort is
-  /// complete; otherwise the library object is leaked. Idempotent. If several groups share a
-  /// device, call `abort(0)` on each of them before waiting for one: the abort of one group may
-  /// wait for the device, and thereby for the abort of another.
+  /// complete. Idempotent. If several groups share a device, call `abort(0)` on each of them before
+  /// waiting for one: the abort of one group may wait for the device, and thereby for the abort of
+  /// another. If an abort does not end, call `Device::note_stuck` before anything is freed.
   virtual bool abort(std::chrono::milliseconds within) = 0;
 
   /// Begins or continues an orderly shutdown. Collective; call it until it returns kFinalized or
@@ -126,7 +126,8 @@ class CommunicatorConnector {
 /// are destroyed before the device.
 struct DeviceContext {
   std::unique_ptr<Device> device;
-  std::unique_ptr<DeviceCommunicator> node;   ///< Group of the ranks of this rank's node.
+  /// Group of the ranks of this rank's node; null if these are all ranks.
+  std::unique_ptr<DeviceCommunicator> node;
   std::unique_ptr<DeviceCommunicator> world;  ///< Group of all ranks.
   /// Connects device groups of other ranks; null if this is not supported.
   std::unique_ptr<CommunicatorConnector> connector;
@@ -137,14 +138,14 @@ struct DeviceContext {
 /// outlive this struct.
 struct DeviceAccess {
   Device& device;
-  DeviceCommunicator* node = nullptr;          ///< Group of this node's ranks, or null.
+  DeviceCommunicator* node = nullptr;          ///< Group of this node's ranks, perhaps `world`.
   DeviceCommunicator* world = nullptr;         ///< Group of all ranks; null if not connected.
   CommunicatorConnector* connector = nullptr;  ///< Connects `world` on first use, or null.
   bool network_takes_memory = false;
 
   static DeviceAccess of(const DeviceContext& device_context) {
     return {.device = *device_context.device,
-            .node = device_context.node.get(),
+            .node = device_context.node ? device_context.node.get() : device_context.world.get(),
             .world = device_context.world.get(),
             .network_takes_memory = device_context.network_takes_memory};
   }

@@ -1,6 +1,7 @@
 #include "comm/native/device_factory.h"
 
 #include <charconv>
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 
@@ -40,6 +41,9 @@ std::optional<int> parse_index(std::string_view name) {
 
 std::unique_ptr<Device> open_device(const std::string& name, int local_rank) {
   const std::optional<int> named = parse_index(name);
+  // Streams that share a hardware queue wait for each other; see comm/device/README.md. CUDA reads
+  // this once, when the process first uses a device.
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   const CudaAvailability found = find_cuda_devices();
   if (found.device_count == 0) {
     throw config_error(fmt::format("device '{}': no CUDA device: {}", name, found.reason));

@@ -35,7 +35,7 @@ DeviceCommunicators connect_groups(std::span<const std::string> introductions, i
                                    std::chrono::milliseconds deadline) {
   const int index = gpu_index(device);
   auto world = NcclDeviceCommunicator::connect(introductions, rank, index, deadline);
-  auto node = world->split(grid.node(rank));
+  auto node = grid.num_nodes() > 1 ? world->split(grid.node(rank)) : nullptr;
   return {.node = std::move(node),
           .world = std::move(world),
           .connector = std::make_unique<NcclConnector>(index, deadline)};

@@ -13,7 +13,8 @@ namespace kolo {
 
 /// The device groups of a rank.
 struct DeviceCommunicators {
-  std::unique_ptr<DeviceCommunicator> node;          ///< Group of this node's ranks, ascending.
+  /// Group of this node's ranks, ascending; null if these are all ranks.
+  std::unique_ptr<DeviceCommunicator> node;
   std::unique_ptr<DeviceCommunicator> world;         ///< Group of all ranks.
   std::unique_ptr<CommunicatorConnector> connector;  ///< Connects further groups.
 };

@@ -40,10 +40,11 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const ncclUniqueId& 
 
 std::shared_ptr<NcclCommunicator> NcclCommunicator::begin(const ncclUniqueId& id, int rank,
                                                           int size, int device,
-                                                          Milliseconds deadline) {
+                                                          Milliseconds deadline, int most_blocks) {
   const CudaDeviceGuard guard(device);
   auto made = std::make_shared<NcclCommunicator>(device, deadline);
   ncclConfig_t config = non_blocking();
+  if (most_blocks > 0) config.maxCTAs = most_blocks;
   const ncclResult_t result = ncclCommInitRankConfig(&made->comm_, size, id, rank, &config);
   if (result == ncclSuccess || result == ncclInProgress) return made;
   const Error error = nccl_error(result, made->comm_, "connecting the ranks");
@@ -70,6 +71,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::split(int color, int rank) {
 }
 
 ncclResult_t NcclCommunicator::state() const {
+  const CudaDeviceGuard guard(device_);  // for captures: see there
   ncclResult_t state = ncclSuccess;
   const ncclResult_t result = ncclCommGetAsyncError(comm_, &state);
   return result == ncclSuccess ? state : result;
@@ -110,8 +112,14 @@ bool NcclCommunicator::wait_aborted(Milliseconds within) const {
   return abort_.valid() && abort_.wait_for(within) == std::future_status::ready;
 }
 
+ncclResult_t NcclCommunicator::begin_end() {
+  const CudaDeviceGuard guard(device_);
+  return ncclCommFinalize(comm_);
+}
+
 void NcclCommunicator::destroy() noexcept {
-  log_nccl(ncclCommDestroy(std::exchange(comm_, nullptr)), "ncclCommDestroy");
+  close_on(device_,
+           [this] { log_nccl(ncclCommDestroy(std::exchange(comm_, nullptr)), "ncclCommDestroy"); });
 }
 
 }  // namespace kolo

@@ -28,8 +28,10 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
                                                    int device, Milliseconds deadline);
 
   /// Begins to connect, without waiting. The communicator is connected when `state` is ncclSuccess.
+  /// Its kernels have at most `most_blocks` blocks; 0 leaves this to NCCL.
   static std::shared_ptr<NcclCommunicator> begin(const ncclUniqueId& id, int rank, int size,
-                                                 int device, Milliseconds deadline);
+                                                 int device, Milliseconds deadline,
+                                                 int most_blocks = 0);
 
   /// Connects the ranks that pass the same `color`, in their order in this communicator. Collective
   /// among all ranks of this communicator. Errors: those of `connect`; both are then aborted.
@@ -56,7 +58,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   bool wait_aborted(Milliseconds within) const;
 
   /// Begins the orderly end, which is complete when `state` is not ncclInProgress.
-  ncclResult_t begin_end() { return ncclCommFinalize(comm_); }
+  ncclResult_t begin_end();
   void destroy() noexcept;
 
  private:

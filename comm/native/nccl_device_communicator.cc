@@ -114,7 +114,10 @@ NcclDeviceCommunicator::NcclDeviceCommunicator(std::shared_ptr<NcclCommunicator>
 }
 
 NcclDeviceCommunicator::~NcclDeviceCommunicator() {
-  if (state_ != CommunicatorState::kFinalized) abort(kAbortInDestructor);
+  // Whoever has begun an abort has waited for it as long as it was worth.
+  const bool is_over =
+      state_ == CommunicatorState::kFinalized || state_ == CommunicatorState::kAborted;
+  if (!is_over) abort(kAbortInDestructor);
 }
 
 std::string NcclDeviceCommunicator::describe() const {
@@ -341,12 +344,28 @@ std::vector<std::byte> NcclConnector::make_unique_id() {
   return {bytes.begin(), bytes.end()};
 }
 
+namespace {
+
+/// Kernels of several groups wait in turn for peers, in any order, so all of them must fit a device
+/// at once; see comm/device/README.md. NCCL_MAX_CTAS overrides this.
+constexpr int kGroupsAtOnce = 8;
+
+int blocks_of_group(int device) {
+  int processors = 0;
+  require_cuda(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
+               "cudaDeviceGetAttribute");
+  return std::max(processors / kGroupsAtOnce, 1);
+}
+
+}  // namespace
+
 std::unique_ptr<ConnectingCommunicator> NcclConnector::connect(std::span<const std::byte> unique_id,
                                                                int rank, int size) {
   const NcclIntroduction first = NcclIntroduction::from_bytes(unique_id);
   check_same_nccl(first, rank, checked_nccl_version());
   return std::make_unique<NcclConnectingCommunicator>(
-      NcclCommunicator::begin(first.id, rank, size, device_, deadline_), deadline_);
+      NcclCommunicator::begin(first.id, rank, size, device_, deadline_, blocks_of_group(device_)),
+      deadline_);
 }
 
 }  // namespace kolo

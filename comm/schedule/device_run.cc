@@ -40,6 +40,13 @@ DeviceRun::Parts parts_of(const Step& step) {
   return parts;
 }
 
+/// Returns the group of the schedule's native steps; null if there are none, or before it connects.
+DeviceCommunicator* moving_group(const Schedule& schedule, const DeviceAccess& access) {
+  const auto native = std::ranges::find(schedule.steps, StepKind::kNative, &Step::kind);
+  if (native == schedule.steps.end()) return nullptr;
+  return native->group == NativeGroup::kNode ? access.node : access.world;
+}
+
 }  // namespace
 
 bool DeviceRun::runs(const Schedule& schedule, const Step& step) {
@@ -72,10 +79,11 @@ DeviceRun::DeviceRun(const DeviceAccess& access, const Schedule& of, const Bindi
 void DeviceRun::allocate(const DeviceAccess& access) {
   Device& device = access.device;
   const auto bytes = [&](std::size_t count) { return count * size_of(schedule.layout.dtype); };
-  DeviceCommunicator* const group = access.node != nullptr ? access.node : access.world;
+  DeviceCommunicator* const group = moving_group(schedule, access);
   if (schedule.has_bucket) {
     bucket_ = group != nullptr ? group->allocate(bytes(schedule.layout.count))
                                : device.allocate(bytes(schedule.layout.count), MemoryKind::kDevice);
+    bucket_.leak_if(device.stuck());
   }
   if (schedule.scratch_count > 0) {
     scratch_ = device.allocate(bytes(schedule.scratch_count), MemoryKind::kDevice);

@@ -17,13 +17,14 @@ namespace kolo {
 /// The device streams, which run concurrently.
 enum class DeviceLine : std::uint8_t {
   kPacks,        ///< Pack kernels, which wait for the caller's kernels.
-  kKernels,      ///< All other kernels.
+  kKernels,      ///< All other kernels, and the ends of iterations.
   kCollectives,  ///< Native steps (collectives of the device library).
   kDown,         ///< Copies from device memory to staging memory.
   kUp,           ///< Copies from staging memory to device memory.
-  kEnd,          ///< Waits for the ends of iterations; runs no kernel or copy.
 };
-inline constexpr std::size_t kDeviceLines = 6;
+inline constexpr std::size_t kDeviceLines = 5;
+/// The first lines, which every device bucket uses; the others need staging memory.
+inline constexpr std::size_t kBasicLines = 3;
 
 /// The memory of a device bucket and the dependencies between its steps on the device. It is made
 /// at plan time and used in every iteration. Threads: the executor's.

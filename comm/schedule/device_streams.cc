@@ -62,7 +62,6 @@ namespace {
 
 /// `async_error` takes a lock in the device library, so most polls do not call it.
 constexpr unsigned kPollsPerGroupCheck = 32;
-constexpr std::chrono::milliseconds kAbortWithin{5'000};
 
 /// Returns the rank after `rank` in `ranks`, cyclically; -1 if there is no other rank.
 int next_of(const std::vector<int>& ranks, int rank) {
@@ -72,9 +71,9 @@ int next_of(const std::vector<int>& ranks, int rank) {
 }
 
 template <typename Streams>
-void make_missing(Streams& streams, Device& device) {
-  for (auto& stream : streams) {
-    if (!stream) stream = device.make_stream();
+void make_missing(Streams& streams, Device& device, std::size_t lines) {
+  for (std::size_t line = 0; line < lines; ++line) {
+    if (!streams[line]) streams[line] = device.make_stream();
   }
 }
 
@@ -103,9 +102,8 @@ DeviceStreams::DeviceStreams(Transport& transport, const ProcessGrid& grid,
       next_in_node_(next_of(grid.ranks_of_node(grid.node(transport.rank())), transport.rank())),
       next_in_world_(grid.world_size() > 1 ? (transport.rank() + 1) % grid.world_size() : -1) {
   for (DeviceCommunicator* group : {access_.node, access_.world}) {
-    if (group != nullptr) groups_.push_back(group);
+    if (group != nullptr && !std::ranges::count(groups_, group)) groups_.push_back(group);
   }
-  if (access_.world != nullptr) make_missing(streams_, access_.device);
   if (access_.world == nullptr && access_.connector != nullptr) {
     late_world_.emplace(transport, *access_.connector);
   }
@@ -117,7 +115,8 @@ Stream& DeviceStreams::stream(DeviceLine line) { return *streams_[static_cast<st
 
 std::unique_ptr<DeviceRun> DeviceStreams::prepare(const Schedule& schedule,
                                                   const Binding& binding) {
-  make_missing(streams_, access_.device);  // creates streams on demand
+  // A device has few hardware queues; see comm/device/README.md.
+  make_missing(streams_, access_.device, schedule.staging_count > 0 ? kDeviceLines : kBasicLines);
   for (const Step& step : schedule.steps) {
     if (step.kind != StepKind::kNative) continue;
     const bool has_group = step.group == NativeGroup::kNode ? has_node_group() : has_world_group();
@@ -232,11 +231,11 @@ void DeviceStreams::launch_native(DeviceRun& run, const Step& step, DeviceRun::P
 
 void DeviceStreams::seal(DeviceRun& run) {
   try {
-    Stream& end = stream(DeviceLine::kEnd);
+    Stream& end = stream(DeviceLine::kKernels);
     if (run.ends.empty() && run.inputs_ready) end.wait(*run.inputs_ready);
     for (const Event* event : run.ends) end.wait(*event);
     end.record(*run.finished);
-    pending_[static_cast<std::size_t>(DeviceLine::kEnd)].push(
+    pending_[static_cast<std::size_t>(DeviceLine::kKernels)].push(
         {run.finished.get(), &run, std::nullopt});
   } catch (const KoloError& error) {
     keep(error.error());
@@ -284,20 +283,20 @@ bool DeviceStreams::busy() const {
                      [](const PendingQueue& queue) { return !queue.empty(); });
 }
 
-void DeviceStreams::abort() {
+bool DeviceStreams::abort() {
   if (late_world_) late_world_->give_up();
-  // Starts all aborts before it waits for one: an abort may wait for kernels of other
-  // communicators.
-  for (DeviceCommunicator* group : groups_) group->abort(std::chrono::milliseconds(0));
-  for (DeviceCommunicator* group : groups_) group->abort(kAbortWithin);
   for (PendingQueue& queue : pending_) queue.clear();
+  bool are_over = true;
+  for (DeviceCommunicator* group : groups_) are_over &= group->abort(std::chrono::milliseconds(0));
+  return are_over;
 }
 
 bool DeviceStreams::finalize() {
   bool over = true;
   for (DeviceCommunicator* group : groups_) {
     const CommunicatorState state = group->finalize();
-    over &= state == CommunicatorState::kFinalized || state == CommunicatorState::kAborted;
+    over &= state == CommunicatorState::kFinalized ||
+            (state == CommunicatorState::kAborted && group->abort(std::chrono::milliseconds(0)));
   }
   return over;
 }

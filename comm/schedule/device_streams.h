@@ -66,9 +66,9 @@ class LazyCommunicator {
 /// Runs the local steps of device buckets on streams.
 ///
 /// There is one stream for each kind of concurrent work: packing, which waits for the caller's
-/// kernels; other kernels; collectives; copies to staging memory; copies from staging memory. A
-/// step is enqueued when its predecessors on the device are enqueued. Events between streams keep
-/// the order, so the CPU does not wait. An event is polled only if a message must wait for it.
+/// kernels; other kernels; collectives; and, with staging memory, copies in each direction. A step
+/// is enqueued when its predecessors on the device are enqueued. Events between streams keep the
+/// order, so the CPU does not wait. An event is polled only if a message must wait for it.
 ///
 ///   packs         pack
 ///   collectives        reduce-scatter                               all-gather
@@ -77,7 +77,7 @@ class LazyCommunicator {
 ///   up                                                     copy
 ///   kernels                                                     add             unpack
 ///
-/// Threads: one, the executor's. Never blocks, except in `abort`. Steady state allocates nothing.
+/// Threads: one, the executor's. Never blocks. Steady state allocates nothing.
 /// Errors:  failures of the device and its communicators do not throw; `failure` returns the first.
 class DeviceStreams {
  public:
@@ -126,8 +126,9 @@ class DeviceStreams {
   /// The first failure of the device or of a communicator.
   const std::optional<Error>& failure() const { return failure_; }
 
-  /// Aborts the communicators, so that enqueued work ends, and forgets this work. Blocks briefly.
-  void abort();
+  /// Begins or continues to abort the communicators, so that enqueued work ends, and forgets this
+  /// work. Returns true once all aborts are complete.
+  bool abort();
   /// Advances the orderly shutdown of the communicators. Collective: all ranks call it. Returns
   /// true once it is complete.
   bool finalize();

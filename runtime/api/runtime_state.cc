@@ -46,7 +46,7 @@ GroupState::GroupState(RuntimeState& runtime)
       rank_(runtime.rank()),
       ranks_of_job_(all_ranks(grid_)),
       tickets_(ticket_group(runtime, {})),
-      calls_(tickets_->operations, rank_, grid_.world_size()),
+      calls_(tickets_->operations, rank_, grid_.world_size(), runtime.device()),
       messages_(tickets_->messages, runtime.device(), grid_.world_size()) {}
 
 GroupState::GroupState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group)
@@ -57,7 +57,7 @@ GroupState::GroupState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group
       rank_(group_->rank()),
       ranks_of_job_(group_->ranks()),
       tickets_(ticket_group(runtime, group_->text())),
-      calls_(tickets_->operations, rank_, grid_.world_size()),
+      calls_(tickets_->operations, rank_, grid_.world_size(), runtime.device()),
       messages_(tickets_->messages, runtime.device(), grid_.world_size()) {}
 
 GroupState::~GroupState() {
@@ -162,9 +162,22 @@ Ticket GroupState::submit(InFlight::What what, std::uint64_t key) {
   return Ticket(std::make_shared<InFlight>(tickets_, engine_, std::move(what), key));
 }
 
+/// Throws UsageError if a gradient in device memory is not on this rank's device.
+void GroupState::check_device(const GradientSetState& group) const {
+  if (device() == nullptr) return;
+  for (const GradientSpec& each : group.gradients()) {
+    if (each.memory != MemoryKind::kDevice || each.data == nullptr) continue;
+    const std::string problem = device()->problem_with(each.data, 1);
+    check(problem.empty(), [&] {
+      return fmt::format("gradient '{}' of set '{}' is in {}", each.name, group.name(), problem);
+    });
+  }
+}
+
 std::shared_ptr<GradientSetState> GroupState::register_group(
     std::shared_ptr<GradientSetState> group) {
   check_free();
+  within_group([&] { check_device(*group); });
   if (auto late = take_late(*group)) {
     group = std::move(late);
   } else {

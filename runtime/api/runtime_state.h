@@ -108,6 +108,7 @@ class GroupState {
                                    const GroupOptions& group_options) const;
   std::shared_ptr<GradientSetState> take_late(const GradientSetState& again) KOLO_EXCLUDES(mutex_);
   void bucket_ready(GradientSetState& group, const GradientIterations::ReadyBucket& bucket);
+  void check_device(const GradientSetState& group) const;
   std::shared_ptr<const Event> ready_event(MemoryKind memory, NativeStream stream);
 
   RuntimeState& runtime_;

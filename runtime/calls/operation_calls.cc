@@ -207,6 +207,21 @@ CalledTensor called(OperationKind kind, std::string_view name, const Tensors& te
   }
 }
 
+/// Throws UsageError if device memory that tensor `i` of a call uses is not of `device`.
+void check_device(std::string_view name, const Tensors& tensors, std::size_t i, const Tensor& used,
+                  Device& device) {
+  const auto check_buffer = [&](const ConstBuffer& buffer, std::string_view which) {
+    if (buffer.memory != MemoryKind::kDevice) return;
+    const std::string problem = device.problem_with(buffer.data, buffer.bytes());
+    if (problem.empty()) return;
+    const std::string where =
+        tensors.size() > 1 ? fmt::format(" (tensor {} of the list)", i) : std::string();
+    refuse_call(name, fmt::format("the {} is in {}{}", which, problem, where));
+  };
+  check_buffer(used.input, "input");
+  check_buffer(used.result, used.is_in_place ? "buffer" : "result");
+}
+
 }  // namespace
 
 OperationCalls::New OperationCalls::plain(OperationKind kind) const {
@@ -247,6 +262,7 @@ OperationCalls::New OperationCalls::make(OperationKind kind, std::string_view na
           fmt::format("tensors 0 and {} differ: one works in place and the other does not", i));
     }
     const CalledTensor tensor = called(kind, name, tensors, i, uses, rank_, world_size_);
+    if (device_ != nullptr) check_device(name, tensors, i, tensor.used, *device_);
     const auto& [input, result, counts, in_place] = tensor.used;
     if (tensors.size() > 1) {
       used.push_back({input.data, input.bytes(), i, false});

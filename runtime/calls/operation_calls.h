@@ -8,6 +8,7 @@
 #include "comm/base/buffer_view.h"
 #include "comm/base/reduction.h"
 #include "comm/base/spin_lock.h"
+#include "comm/device/device.h"
 #include "runtime/calls/operation.h"
 
 namespace kolo {
@@ -66,9 +67,10 @@ class OperationPool {
 /// the contracts. Threads: any. Errors: UsageError.
 class OperationCalls {
  public:
-  /// `pool` must outlive this object.
-  OperationCalls(OperationPool& pool, int rank, int world_size)
-      : pool_(pool), rank_(rank), world_size_(world_size) {}
+  /// `pool` and `device` must outlive this object. If `device` is not null, buffers in device
+  /// memory must be in its memory.
+  OperationCalls(OperationPool& pool, int rank, int world_size, Device* device = nullptr)
+      : pool_(pool), rank_(rank), world_size_(world_size), device_(device) {}
 
   using New = std::shared_ptr<Operation>;
 
@@ -84,6 +86,7 @@ class OperationCalls {
   OperationPool& pool_;
   const int rank_;
   const int world_size_;
+  Device* const device_;
 };
 
 }  // namespace kolo

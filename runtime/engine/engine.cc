@@ -20,6 +20,8 @@ constexpr Duration kRevokeLimit = std::chrono::seconds(1);
 constexpr std::uint32_t kShortMoves = 8;
 /// Time in which the device's communicators must shut down at an orderly end.
 constexpr Duration kFinalizeWithin = std::chrono::seconds(5);
+/// Time in which the device's collectives must end when they are aborted.
+constexpr Duration kAbortWithin = std::chrono::seconds(5);
 
 CoordinatorOptions coordinator_options(const Options& options, const TransportLimits& limits,
                                        const EngineRole& role) {
@@ -362,11 +364,7 @@ void Engine::fail_all(const Error& error) noexcept {
   has_messages_ = executor_.has_messages_in_flight();
   succeeds([&] { executor_.cancel(); });
   if (!is_orderly && coordinator_.has_told()) succeeds([&] { transport_.say_goodbye(); });
-  if (streams_ && !is_orderly) {
-    // Peers must get the error before the device blocks this thread.
-    succeeds([&] { transport_.poll(); });
-    succeeds([&] { streams_->abort(); });
-  }
+  if (!is_orderly) succeeds([&] { abort_device(); });
   messages_.fail_all(error);
   bounced_messages_.fail_all(error);
   for (const Submission& submission : drained_) refuse(submission, error);  // left over by `absorb`
@@ -383,18 +381,37 @@ void Engine::fail_calls() noexcept {
   closing_.fail_all(*failure_);
 }
 
+bool Engine::abort_device() {
+  const bool is_own_over = !streams_ || streams_->abort();
+  const bool are_others_over = !others_have_aborted_ || others_have_aborted_();
+  if (is_own_over && are_others_over) return true;
+  const TimePoint now = clocks_.time_outs.now();
+  if (!abort_until_) abort_until_ = later(now, kAbortWithin);
+  if (now < *abort_until_) return false;
+  if (streams_ && !*streams_->device().stuck()) {
+    log::error(
+        "collectives of the device could not be aborted; its memory is leaked, and this "
+        "process ends without destructors of CUDA");
+    streams_->device().note_stuck();
+  }
+  return true;
+}
+
 /// Continues the end after a failure. Returns true at the end, so that the driving thread does not
 /// sleep, because nothing would wake it.
 bool Engine::linger() {
   // Calls fail only when their memory is no longer in use: messages in flight use it until the
   // transport's end, and peers may finish writes that they have begun.
-  const bool is_revoked = limit_revoking();
-  if (is_revoked && !has_messages_ && !std::exchange(has_failed_calls_, true)) fail_calls();
-  const bool is_orderly = failure_->code == ErrorCode::kShutdown;
+  const bool is_orderly = failure_->code == ErrorCode::kShutdown && !abort_until_;
   const bool is_over = is_orderly && (!streams_ || streams_->finalize());
+  const bool is_revoked = limit_revoking();
   const bool is_late = is_revoked && clocks_.time_outs.now() >= linger_until_;
-  if (is_late && !is_over && is_orderly) streams_->abort();  // A failure has aborted them before.
-  if (is_over || is_late) end();
+  const bool is_aborted = (is_orderly && !is_late) || is_over || abort_device();
+  if (is_revoked && is_aborted && !has_messages_ && !std::exchange(has_failed_calls_, true)) {
+    fail_calls();
+  }
+  awaits_abort_ = is_late && !is_aborted;
+  if (is_over || (is_late && is_aborted)) end();
   return ended();
 }
 

@@ -115,6 +115,17 @@ class Engine {
   void close_after(std::function<bool()> others_are_over) {
     others_are_over_ = std::move(others_are_over);
   }
+  /// Sets a function that aborts the device collectives of other engines on this device: it begins
+  /// all aborts, and returns whether they are complete. The engine calls it when it aborts its own,
+  /// because one abort may wait for another.
+  void abort_with(std::function<bool()> others_have_aborted) {
+    others_have_aborted_ = std::move(others_have_aborted);
+  }
+  /// Begins or continues to abort the engine's device collectives. Returns whether this is complete
+  /// or has taken too long; the device is then stuck.
+  bool abort_device();
+  /// Returns whether the engine has failed and only waits for `abort_device`.
+  bool awaits_abort() const { return awaits_abort_; }
   /// Returns true after the first kClose, unless the end is refused. This rank then begins no
   /// operation.
   bool is_closing() const { return closing_.has_begun(); }
@@ -229,8 +240,8 @@ class Engine {
   CompositeOps composite_ops_;
   Joining joining_;
   Closing closing_;
-  std::function<bool()> others_are_over_;  // may be empty
-  bool attends_ = false;                   // whether calls, joining or closing need attention
+  std::function<bool()> others_are_over_, others_have_aborted_;  // may be empty
+  bool attends_ = false;  // whether calls, joining or closing need attention
   ReadyQueue<Submission> queue_;
   std::vector<Submission> drained_;
   std::uint32_t short_moves_ = 0;
@@ -238,6 +249,8 @@ class Engine {
   std::optional<Error> failure_;  // constant once set; published by closing the queue
   std::optional<TimePoint> device_failed_at_;
   TimePoint linger_until_{};
+  std::optional<TimePoint> abort_until_;  // set once the aborts of device collectives have begun
+  bool awaits_abort_ = false;
   /// Time until which peers may still write to tensors of abandoned buckets; empty if none does.
   std::optional<TimePoint> revoke_until_;
   bool has_messages_ = false;      // some were in flight at the failure

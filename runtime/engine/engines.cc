@@ -59,9 +59,11 @@ Engines::Engines(Engine& job, ControlDemux& control_demux, const GroupEngine::Sh
   ensure(demux_.open(creators_inbox_) == ControlDemux::kCreators, "another inbox came first");
   job_.on_pause([this] { pause(); });
   job_.close_after([this] { return close_groups(); });
+  job_.abort_with([this] { return abort_groups(); });
 }
 
 Engines::~Engines() {
+  job_.abort_with({});
   job_.close_after({});
   job_.on_pause({});
 }
@@ -79,6 +81,13 @@ bool Engines::close_groups() {
       are_over &= engine.has_ended_own();
     }
   }
+  return are_over;
+}
+
+/// Begins or continues to abort the device collectives of all groups. Returns whether all are over.
+bool Engines::abort_groups() {
+  bool are_over = true;
+  for (const Holding& each : groups_) are_over &= each.group->engine().abort_device();
   return are_over;
 }
 
@@ -143,12 +152,13 @@ bool Engines::poll_groups() noexcept {
   for (const Holding& each : groups_) moved |= each.group->poll();
   std::erase_if(groups_, [&](Holding& each) {
     Engine& engine = each.group->engine();
+    const bool is_told = engine.ended() || engine.awaits_abort();
+    if (is_told && !std::exchange(each.has_told_loss, true)) report_loss(*each.group);
     if (!engine.ended()) return false;
     demux_.close(each.place.inbox);
     if (engine.failure()->code == ErrorCode::kShutdown && engine.has_let_go()) {
       give_back(each.place);
     } else {
-      report_loss(*each.group);
       ended_.push_back(std::move(each));
     }
     return true;
@@ -156,7 +166,7 @@ bool Engines::poll_groups() noexcept {
   return moved;
 }
 
-/// Ends the job if the ended group has lost a member, because every group has lost that rank.
+/// Ends the job if the failed group has lost a member, because every group has lost that rank.
 void Engines::report_loss(GroupEngine& ended) {
   const Error& failure = *ended.engine().failure();
   const bool names_member = failure.group == ended.text() && failure.peer >= 0;

@@ -116,6 +116,7 @@ class Engines final : public Pollable {
     GroupPlace place;
     std::shared_ptr<GroupEngine> group;
     bool closes_with_job = false;
+    bool has_told_loss = false;
   };
   struct Proposed {
     std::shared_ptr<GroupCreation> creation;
@@ -136,6 +137,7 @@ class Engines final : public Pollable {
   void decide(GroupCreator::Outcome outcome);
   void give_back(const GroupPlace& place);
   bool close_groups();
+  bool abort_groups();
   void end_all(const Error& error) noexcept;
   static TransportLimits limits_of(const GroupCreation& creation);
   GroupLayout layout_of(const GroupCreation& creation) const;

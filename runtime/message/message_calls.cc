@@ -33,6 +33,9 @@ void MessageCalls::check_call(Message::Kind kind, const Buffers& tensors, int pe
     if (data == nullptr && count > 0) {
       refuse(tensors.size() == 1 ? "the buffer is null" : fmt::format("buffer {} is null", i));
     }
+    if (memory != MemoryKind::kDevice) continue;
+    const std::string problem = device_->problem_with(data, tensors[i].bytes());
+    if (!problem.empty()) refuse(fmt::format("buffer {} is in {}", i, problem));
   }
   if (!sends && tensors.size() > 1) {
     std::vector<UsedMemory> used;

@@ -17,12 +17,12 @@ carried_packages=(
   pkgconf pkgconf-bin libpkgconf3 pkg-config
 )
 
-built_targets=(gpu_tests kolo-bench kolo-train gpu_kernel_bench gpu_trainer_bench)
+built_targets=(gpu_tests kolo-bench kolo-train gpu_kernel_bench gpu_trainer_bench kolo_c)
 
 # The most important part first: a part without time left does not start.
-parts=(build tests collectives kernels torch-kernels nccl hierarchy train torch-train sanitizer)
+parts=(build tests collectives kernels torch-kernels nccl hierarchy probe train torch-train sanitizer)
 declare -A limit=(
-  [build]=240 [tests]=150 [collectives]=90 [kernels]=100 [torch-kernels]=45 [nccl]=90 [hierarchy]=90 [train]=60
+  [build]=240 [tests]=150 [collectives]=90 [kernels]=100 [torch-kernels]=45 [nccl]=90 [hierarchy]=90 [probe]=150 [train]=60
   [torch-train]=90 [sanitizer]=90
 )
 declare -A title=(
@@ -33,6 +33,7 @@ declare -A title=(
   [torch-kernels]="the same operations in PyTorch"
   [nccl]="device collectives, 2 and 4 ranks on one GPU"
   [hierarchy]="hierarchical all-reduce, 2 nodes x 2 ranks on one GPU"
+  [probe]="captures, opposite orders, foreign memory, kill -9: 4 ranks on one GPU"
   [train]="kolo-train, GPT in bfloat16"
   [torch-train]="the same GPT in PyTorch, eager and compiled"
   [sanitizer]="compute-sanitizer on the kernel tests"
@@ -180,6 +181,11 @@ part_hierarchy() {
   scripts/launch -n 4 --nodes 2 --timeout 50 -- scripts/lib/one-gpu "$bench" all-reduce \
     --memory device --algorithm hierarchical:native,ring --sizes 1M,16M,64M --iterations 5 \
     --json "$KOLO_GPU_WORK/hierarchy.json"
+}
+
+part_probe() {
+  has_torch || skip "PyTorch is not on this machine"
+  KOLO_LIBRARY=$build/lib/libkolo.so.2 python3 -B scripts/lib/gpu_probe.py
 }
 
 part_train() {

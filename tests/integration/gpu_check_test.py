@@ -199,7 +199,7 @@ class Script(unittest.TestCase):
         outcome = self.run_script("--dry-run")
         self.assertEqual(outcome.returncode, 0)
         self.assertEqual([line.split()[0] for line in outcome.stdout.splitlines()],
-                         ["build", "tests", "collectives", "kernels", "torch-kernels", "nccl", "hierarchy", "train",
+                         ["build", "tests", "collectives", "kernels", "torch-kernels", "nccl", "hierarchy", "probe", "train",
                           "torch-train", "sanitizer"])  # fmt: skip
 
     def test_unknown_parts_are_refused(self):

@@ -1,12 +1,12 @@
 #include "tests/support/fake_nccl.h"
 
-#include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <memory>
 #include <utility>
 #include <vector>
+
+#include "tests/support/device/fake_cuda.h"
 
 /// A communicator. As in NCCL, `split` is set when the parent communicator has settled, although
 /// the split itself returns earlier.
@@ -46,6 +46,7 @@ ncclResult_t begin(ncclComm& comm) {
 /// Records a collective. Between ncclGroupStart and ncclGroupEnd it only joins the launch.
 ncclResult_t call(const std::string& name, ncclComm& comm) {
   fake_nccl().record(name);
+  kolo::test::refuse_during_capture();
   if (!launch().is_open) return begin(comm);
   launch().comms.push_back(&comm);
   return ncclSuccess;
@@ -74,14 +75,16 @@ void FakeNccl::open_gate() {
   opened_.notify_all();
 }
 
-void FakeNccl::pass_gate() {
+void FakeNccl::pass_gate(std::ptrdiff_t abort) {
   MutexLock lock(mutex_);
+  if (hangs >= 0 && hangs != abort) return;
   opened_.wait(lock, [this]() KOLO_REQUIRES(mutex_) { return gate_is_open_; });
 }
 
-void FakeNccl::record(const std::string& call) {
+std::ptrdiff_t FakeNccl::record(const std::string& call) {
   const MutexLock lock(mutex_);
   calls_.push_back(call);
+  return std::count(calls_.begin(), calls_.end(), call) - 1;
 }
 
 std::ptrdiff_t FakeNccl::called(const std::string& function) {
@@ -96,7 +99,10 @@ std::vector<std::string> FakeNccl::calls() {
 
 FakeNccl& fake_nccl() { return *current(); }
 
-FakeNcclScope::FakeNcclScope() { current() = std::make_unique<FakeNccl>(); }
+FakeNcclScope::FakeNcclScope() {
+  current() = std::make_unique<FakeNccl>();
+  renew_fake_cuda();
+}
 FakeNcclScope::~FakeNcclScope() { current().reset(); }
 
 }  // namespace kolo::test
@@ -122,6 +128,7 @@ const char* ncclGetLastError(ncclComm_t) { return "the fake library says so"; }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, int rank,
                                     ncclConfig_t* config) {
   fake_nccl().record(config->blocking == 0 ? "init" : "blocking init");
+  fake_nccl().most_blocks = config->maxCTAs;
   *comm = kolo::test::make_communicator(rank, size);
   return ncclInProgress;
 }
@@ -146,8 +153,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  fake_nccl().record("abort");
-  fake_nccl().pass_gate();
+  fake_nccl().pass_gate(fake_nccl().record("abort"));
+  kolo::test::refuse_during_capture();
   delete comm;
   fake_nccl().record("aborted");
   return ncclSuccess;
@@ -155,11 +162,13 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   fake_nccl().record("finalize");
+  kolo::test::refuse_during_capture();
   return begin(*comm);
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   fake_nccl().record("destroy");
+  kolo::test::refuse_during_capture();
   delete comm;
   return ncclSuccess;
 }
@@ -177,13 +186,15 @@ ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
 ncclResult_t ncclMemAlloc(void** memory, size_t bytes) {
   if (!fake_nccl().allocates) return ncclUnhandledCudaError;
   fake_nccl().record("ncclMemAlloc");
-  *memory = std::malloc(bytes);
+  kolo::test::refuse_during_capture();
+  *memory = kolo::test::fake_cuda().allocate(bytes, cudaMemoryTypeDevice);
   return ncclSuccess;
 }
 
 ncclResult_t ncclMemFree(void* memory) {
   fake_nccl().record("ncclMemFree");
-  std::free(memory);
+  kolo::test::refuse_during_capture();
+  kolo::test::fake_cuda().free(memory);
   return ncclSuccess;
 }
 
@@ -246,37 +257,6 @@ ncclResult_t ncclGroupEnd() {
   ncclResult_t result = ncclSuccess;
   for (ncclComm* comm : launched.comms) result = begin(*comm);
   return result;
-}
-
-cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
-  return cudaSuccess;
-}
-
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
-
-cudaError_t cudaGetLastError() { return cudaSuccess; }
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int) {
-  *stream = reinterpret_cast<cudaStream_t>(std::malloc(1));
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  std::free(stream);
-  return cudaSuccess;
-}
-
-cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  fake_nccl().record("cudaMalloc");
-  *memory = std::malloc(bytes);
-  return cudaSuccess;
-}
-
-cudaError_t cudaFree(void* memory) {
-  fake_nccl().record("cudaFree");
-  std::free(memory);
-  return cudaSuccess;
 }
 
 }  // extern "C"

@@ -3,6 +3,8 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -10,9 +12,9 @@
 
 namespace kolo::test {
 
-/// Replaces NCCL, and the CUDA calls that its users need, on machines without a GPU. A program that
-/// links fake_nccl.cc calls it instead of the libraries. It moves no data. It imitates non-blocking
-/// communicators: every call may be in progress for a while, or forever.
+/// Replaces NCCL on machines without a GPU, with fake_cuda.cc. A program that links fake_nccl.cc
+/// calls it instead of the library. It moves no data. It imitates non-blocking communicators: every
+/// call may be in progress for a while, or forever.
 ///
 /// Threads: any thread may call `called` and `open_gate`; members may be set only while no
 /// communicator is in use.
@@ -23,13 +25,16 @@ struct FakeNccl {
   ncclResult_t async_error = ncclSuccess;  ///< The asynchronous error of all communicators.
   bool allocates = true;
   bool registers = true;
+  std::ptrdiff_t hangs = -1;  ///< The abort that a closed gate blocks, counted from 0; -1: all.
+  std::atomic<int> most_blocks{0};  ///< `maxCTAs` of the last communicator.
 
   /// Makes aborts block until `open_gate` is called.
   void close_gate();
   void open_gate();
 
-  void record(const std::string& call);
-  void pass_gate();
+  /// Records a call; returns the number of earlier calls of this name.
+  std::ptrdiff_t record(const std::string& call);
+  void pass_gate(std::ptrdiff_t abort);
   /// Returns the number of calls of a function.
   std::ptrdiff_t called(const std::string& function);
   /// Returns all calls except polls, in order.
@@ -45,7 +50,7 @@ struct FakeNccl {
 /// Returns the library in use, which `FakeNcclScope` creates.
 FakeNccl& fake_nccl();
 
-/// Creates a new library for the lifetime of this object, which is one test.
+/// Creates a new library, and a new CUDA, for the lifetime of this object, which is one test.
 class FakeNcclScope {
  public:
   FakeNcclScope();

@@ -35,7 +35,10 @@ class FaultyCommunicator final : public DeviceCommunicator {
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   std::string describe() const override { return group_->describe() + ", with faults"; }
-  DeviceMemory allocate(std::size_t bytes) override { return group_->allocate(bytes); }
+  DeviceMemory allocate(std::size_t bytes) override {
+    ++allocations_;
+    return group_->allocate(bytes);
+  }
 
   void reduce_scatter(Stream& stream, const void* whole, void* part, std::size_t part_count,
                       DType dtype, ReduceOp op) override {
@@ -81,6 +84,7 @@ class FaultyCommunicator final : public DeviceCommunicator {
   }
 
   std::uint64_t calls() const { return calls_; }
+  std::uint64_t allocations() const { return allocations_; }
 
  private:
   bool has_come(std::optional<std::uint64_t> call) const { return call && calls_ > *call; }
@@ -100,7 +104,7 @@ class FaultyCommunicator final : public DeviceCommunicator {
 
   const std::unique_ptr<DeviceCommunicator> group_;
   const FaultPlan plan_;
-  std::uint64_t calls_ = 0;
+  std::uint64_t calls_ = 0, allocations_ = 0;
   /// Shared with the operations, because they may outlive the group.
   const std::shared_ptr<std::atomic<bool>> thawed_ = std::make_shared<std::atomic<bool>>(false);
 };

@@ -18,15 +18,17 @@ namespace kolo::test {
 
 /// Runs the engines of a job and of its groups, like `EngineJob`. If `make_device` is given, it
 /// makes the device of each rank, and groups connect their collectives through `connections`.
-/// Otherwise ranks have no device.
+/// Otherwise ranks have no device. With `make_connector` the job has collectives on the device,
+/// too.
 class GroupJob {
  public:
   static constexpr std::size_t kJobArena = std::size_t{1} << 19;
   using MakeDevice = std::function<std::unique_ptr<Device>(int rank)>;
+  using MakeConnector = std::function<std::unique_ptr<CommunicatorConnector>(int rank)>;
 
   GroupJob(ProcessGrid grid, std::uint64_t seed, std::size_t groups_arena = std::size_t{4} << 20,
            Options options = {.arena_bytes = kJobArena}, const MakeDevice& make_device = {},
-           HostConnections* connections = nullptr)
+           HostConnections* connections = nullptr, const MakeConnector& make_connector = {})
       : options_(std::move(options)),
         hub_(std::move(grid), {.arena_bytes = kJobArena + groups_arena,
                                .flags_per_peer = kLimits.flags_per_peer,
@@ -34,7 +36,8 @@ class GroupJob {
     std::vector<SeededScheduler::Pollable> pollables;
     for (int rank = 0; rank < world_size(); ++rank) {
       ranks_.push_back(std::make_unique<Rank>(
-          *this, rank, groups_arena, make_device ? make_device(rank) : nullptr, connections));
+          *this, rank, groups_arena, make_device ? make_device(rank) : nullptr, connections,
+          make_connector ? make_connector(rank) : nullptr));
       pollables.push_back(
           [of = ranks_.back().get()] { return !of->is_frozen && of->engines.poll(); });
       if (auto* const device = dynamic_cast<SeededHostDevice*>(ranks_.back()->device.get())) {
@@ -115,13 +118,16 @@ class GroupJob {
 
   struct Rank {
     Rank(GroupJob& job, int rank, std::size_t groups_arena, std::unique_ptr<Device> with,
-         HostConnections* connections)
+         HostConnections* connections, std::unique_ptr<CommunicatorConnector> for_all)
         : device(std::move(with)),
+          job_connector(std::move(for_all)),
           connector(connections != nullptr ? connections->connector(*device) : nullptr),
           transport(job.hub_.transport(rank)),
           engine(*transport, job.hub_.grid(), {job.clock_, job.clock_}, job.options_,
                  job.calibration_, kLimits, nullptr, nullptr, nullptr,
-                 {.control_demux = &control_demux, .device = device.get()}),
+                 {.control_demux = &control_demux,
+                  .device = device.get(),
+                  .connector = job_connector.get()}),
           arena(kJobArena, kJobArena + groups_arena),
           engines(engine, control_demux,
                   {.transport = *transport,
@@ -130,11 +136,11 @@ class GroupJob {
                    .options = job.options_,
                    .calibration = job.calibration_,
                    .device = device.get(),
-                   .connector = connector.get()},
+                   .connector = connector ? connector.get() : job_connector.get()},
                   arena) {}
 
-    std::unique_ptr<Device> device;  // null if there is none
-    std::unique_ptr<CommunicatorConnector> connector;
+    std::unique_ptr<Device> device;                                   // null if there is none
+    std::unique_ptr<CommunicatorConnector> job_connector, connector;  // null if there is none
     std::unique_ptr<Transport> transport;
     ControlDemux control_demux;
     Engine engine;

@@ -152,4 +152,21 @@ void launch_batched_copy(const BatchedCopy& copy, void* cuda_stream) {
   });
 }
 
+void load_batched_copy() {
+  std::uint32_t flag = 0;
+  for (const DType tensor : kNumberDTypes) {
+    for (const DType bucket : kNumberDTypes) {
+      for (const CopyDirection direction : {CopyDirection::kPack, CopyDirection::kUnpack}) {
+        BatchedCopy copy{.direction = direction, .tensor_dtype = tensor, .bucket_dtype = bucket};
+        for (copy.scale = 1; copy.scale <= 2; ++copy.scale) {
+          copy.non_finite = nullptr;
+          launch_batched_copy(copy, nullptr);
+          copy.non_finite = &flag;
+          launch_batched_copy(copy, nullptr);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace kolo

@@ -10,6 +10,14 @@
 
 namespace kolo {
 
+/// Loads all kernels of this folder on the current device. CUDA otherwise loads a kernel at its
+/// first launch, and may wait for all work of the device: that never ends if a collective waits for
+/// a peer that waits for this rank. Errors: KoloError(kInternal) with CUDA's text.
+void load_kernels();
+void load_batched_copy();
+void load_reduce();
+void load_rows();
+
 /// Enqueues `copy` on a cudaStream_t of the current device, as one launch. Blocks take chunks
 /// round-robin; threads move 16 bytes at a time where addresses allow. The bits equal those of
 /// `copy_batched_on_host`.

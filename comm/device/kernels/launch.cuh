@@ -24,11 +24,15 @@ std::size_t resident_blocks(void (*kernel)(Args...), int threads) {
   return static_cast<std::size_t>(processors) * static_cast<std::size_t>(blocks);
 }
 
-/// Enqueues a kernel whose blocks share `work` units round-robin. `what` names it in errors.
+/// Enqueues a kernel whose blocks share `work` units round-robin. Without work it only loads the
+/// kernel. `what` names it in errors.
 template <typename... Args, typename... Values>
 void launch(const char* what, void (*kernel)(Args...), int threads, std::size_t work,
             cudaStream_t stream, Values... values) {
-  if (work == 0) return;
+  if (work == 0) {
+    cudaFuncAttributes loaded;
+    return require_cuda(cudaFuncGetAttributes(&loaded, kernel), what);
+  }
   const unsigned blocks = access::grid_blocks(work, resident_blocks(kernel, threads));
   kernel<<<blocks, static_cast<unsigned>(threads), 0, stream>>>(values...);
   require_cuda(cudaGetLastError(), what);

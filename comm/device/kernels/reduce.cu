@@ -110,4 +110,12 @@ void launch_reduce(DType dtype, ReduceOp op, void* target, std::span<const void*
   });
 }
 
+void load_reduce() {
+  const void* const none = nullptr;
+  for (const DType dtype : kNumberDTypes) {
+    for (const ReduceOp op : kNumberOps)
+      launch_reduce(dtype, op, nullptr, {&none, 1}, 0, 1, nullptr);
+  }
+}
+
 }  // namespace kolo

@@ -162,6 +162,12 @@ void launch_copy(std::size_t word_bytes, std::span<const std::int64_t> indices, 
               indices.size(), static_cast<const Word*>(rows), words, static_cast<Word*>(table));
 }
 
+void launch_words(std::size_t word_bytes, std::span<const std::int64_t> indices, const void* rows,
+                  std::size_t row_bytes, void* table, cudaStream_t stream) {
+  launch_copy<uint4, uint2, std::uint32_t, std::uint16_t, std::uint8_t>(word_bytes, indices, rows,
+                                                                        row_bytes, table, stream);
+}
+
 }  // namespace
 
 void launch_row_sums(const RowGroups& groups, const void* rows, std::size_t width, DType dtype,
@@ -180,8 +186,25 @@ void launch_row_spread(std::span<const std::int64_t> indices, const void* rows,
   const auto stream = static_cast<cudaStream_t>(cuda_stream);
   if (height * row_bytes == 0) return;
   require_cuda(cudaMemsetAsync(table, 0, height * row_bytes, stream), "cudaMemsetAsync");
-  launch_copy<uint4, uint2, std::uint32_t, std::uint16_t, std::uint8_t>(
-      widest(rows, table, row_bytes), indices, rows, row_bytes, table, stream);
+  launch_words(widest(rows, table, row_bytes), indices, rows, row_bytes, table, stream);
+}
+
+void load_rows() {
+  constexpr std::size_t kWidth = access::kBytes;
+  alignas(kWidth) const char memory[kWidth + 1] = {};
+  for (std::size_t bytes = 1; bytes <= kWidth; bytes *= 2) {  // of an access
+    for (const DType dtype : kNumberDTypes) {
+      if (bytes < size_of(dtype)) continue;
+      launch_row_sums({}, memory + bytes, kWidth, dtype, 1, nullptr, nullptr);
+    }
+    launch_words(bytes, {}, nullptr, kWidth, nullptr, nullptr);
+  }
+}
+
+void load_kernels() {
+  load_batched_copy();
+  load_reduce();
+  load_rows();
 }
 
 }  // namespace kolo

@@ -31,8 +31,10 @@ class HostRows final : public RowBackend {
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kLeastBytes = std::size_t{64} << 10;
 
-/// Rows in device memory. The device adds them up on a stream of this object, using index lists
-/// that are copied through pinned memory. The lists of a sum stay until the next sum begins.
+/// Rows in device memory, from the pool of a stream of this object. The device adds them up on this
+/// stream, using index lists that are copied through pinned memory. Outgrown lists, which are
+/// together smaller than the last ones, stay until the end: freeing pinned memory waits for all
+/// work of the device, and thereby perhaps for a peer that waits for this rank.
 class DeviceRows final : public RowBackend {
  public:
   explicit DeviceRows(Device& device);
@@ -72,13 +74,13 @@ DeviceRows::DeviceRows(Device& device)
       stream_(device.make_stream()) {}
 
 std::shared_ptr<std::byte> DeviceRows::allocate(std::size_t bytes) {
-  auto owner = std::make_shared<DeviceMemory>(device_.allocate(bytes, MemoryKind::kDevice));
+  auto owner = std::make_shared<DeviceMemory>(device_.allocate_on(*stream_, bytes));
+  stream_->record(*done_);  // The memory is usable from here on.
   std::byte* const data = owner->data();
   return {std::move(owner), data};
 }
 
 void DeviceRows::begin(const NativeStream* stream) {
-  if (lists_.size() > 1) lists_.erase(lists_.begin(), lists_.end() - 1);
   used_ = 0;
   if (stream == nullptr) return;
   device_.record(*stream, *given_);
@@ -92,7 +94,7 @@ void DeviceRows::reserve(std::size_t bytes) {
   if (used_ + bytes <= capacity) return;
   const std::size_t next = std::max({kLeastBytes, 2 * capacity, capacity + bytes});
   lists_.push_back({.pinned = device_.allocate(next, MemoryKind::kPinned),
-                    .copies = device_.allocate(next, MemoryKind::kDevice)});
+                    .copies = device_.allocate_on(*stream_, next)});
   used_ = 0;
 }
 

@@ -17,8 +17,20 @@ RowCall call_of(Span<const TableRows> tables, const RowOptions& options) {
   return call;
 }
 
+/// Returns why the rows of a table cannot be summed on this rank; empty if they can.
+std::string problem_on(const RowDevice& device, const TableRows& given) {
+  std::string problem = problem_with(given);
+  if (problem.empty() && given.table.memory == MemoryKind::kDevice && device.device != nullptr) {
+    const std::size_t bytes = given.indices.size() * given.table.row_bytes();
+    problem = device.device->problem_with(given.rows, bytes);
+    if (!problem.empty()) problem = "the rows are in " + problem;
+  }
+  return problem;
+}
+
 /// Throws UsageError if the call cannot sum these rows.
-void require_valid(std::string_view name, const RowCall& call, Span<const TableRows> tables) {
+void require_valid(std::string_view name, const RowCall& call, Span<const TableRows> tables,
+                   const RowDevice& device) {
   const auto require = [&](bool condition, std::string_view what) {
     if (!condition) throw UsageError(fmt::format("'{}': {}", name, what));
   };
@@ -26,7 +38,7 @@ void require_valid(std::string_view name, const RowCall& call, Span<const TableR
   const RowOptions& options = call.options;
   const DType dtype = call.tables.front().dtype;
   for (std::size_t i = 0; i < tables.size(); ++i) {
-    if (const std::string problem = problem_with(tables[i]); !problem.empty()) {
+    if (const std::string problem = problem_on(device, tables[i]); !problem.empty()) {
       require(tables.size() > 1, problem);
       throw UsageError(fmt::format("table {} of '{}': {}", i, name, problem));
     }
@@ -75,7 +87,7 @@ RowReduction::RowReduction(const PlanInputs& inputs, std::string_view name,
       call_(call_of(tables, options)),
       name_(name.empty() ? to_string(call_) : name),
       calls_(pool_, inputs.rank, inputs.grid.world_size()) {
-  require_valid(name_, call_, tables);
+  require_valid(name_, call_, tables, device);
   require_apart(name_, tables, results);
   sums_->reserve(tables.size());
   for (std::size_t i = 0; i < tables.size(); ++i) {

@@ -84,6 +84,8 @@ struct Rank {
     rendezvous.all_gather("");
   }
 
+  DeviceCommunicator& node() { return groups.node ? *groups.node : *groups.world; }
+
   Rendezvous& rendezvous = launched->rendezvous();
   const int rank = rendezvous.rank();
   const int size = rendezvous.size();
@@ -113,7 +115,8 @@ class NcclGroupJob final : public GroupJob {
   void use_up() override { launched->use_up_rank(); }
   bool is_slow() const override { return mine_->size > 1; }  // several ranks may share one GPU
   std::unique_ptr<DeviceCommunicator>& group(int) override {
-    return which_ == Which::kNode ? mine_->groups.node : mine_->groups.world;
+    const bool is_node = which_ == Which::kNode && mine_->groups.node != nullptr;
+    return is_node ? mine_->groups.node : mine_->groups.world;
   }
 
   void run_phase(const OfRank& start, const std::function<bool(int)>& done) override {
@@ -168,7 +171,7 @@ class NcclDeviceCommunicators : public testing::Test {
 TEST_F(NcclDeviceCommunicators, SayWhatTheyAre) {
   EXPECT_THAT(mine_->groups.world->describe(), testing::StartsWith("NCCL 2."));
   EXPECT_EQ(mine_->groups.world->size(), mine_->size);
-  EXPECT_EQ(mine_->groups.node->rank(), mine_->grid.local_rank(mine_->rank));
+  EXPECT_EQ(mine_->node().rank(), mine_->grid.local_rank(mine_->rank));
 }
 
 TEST_F(NcclDeviceCommunicators, BothTakeTurnsOnOneStreamAndEndInOrder) {
@@ -178,8 +181,8 @@ TEST_F(NcclDeviceCommunicators, BothTakeTurnsOnOneStreamAndEndInOrder) {
   const auto finished = mine_->device->make_event();
   const DeviceMemory taken = mine_->device->allocate(kCount * sizeof(float), MemoryKind::kPinned);
   const DeviceMemory data = ones(*stream, kCount);
-  mine_->groups.node->all_reduce(*stream, data.data(), data.data(), kCount, DType::kFloat32,
-                                 ReduceOp::kSum);
+  mine_->node().all_reduce(*stream, data.data(), data.data(), kCount, DType::kFloat32,
+                           ReduceOp::kSum);
   mine_->groups.world->all_reduce(*stream, data.data(), data.data(), kCount, DType::kFloat32,
                                   ReduceOp::kSum);
   GroupDesk::copy(*stream, taken, data, kCount * sizeof(float));
@@ -189,7 +192,7 @@ TEST_F(NcclDeviceCommunicators, BothTakeTurnsOnOneStreamAndEndInOrder) {
   double expected = 0;
   for (int rank = 0; rank < mine_->size; ++rank) expected += mine_->grid.local_size(rank);
   EXPECT_EQ(read_values(taken, DType::kFloat32, kCount), std::vector<double>(kCount, expected));
-  for (DeviceCommunicator* group : {mine_->groups.node.get(), mine_->groups.world.get()}) {
+  for (DeviceCommunicator* group : {&mine_->node(), mine_->groups.world.get()}) {
     CommunicatorState state = CommunicatorState::kActive;
     mine_->wait_for([&] {
       state = group->finalize();
@@ -249,11 +252,11 @@ TEST_F(NcclDeviceCommunicators, AbortsReleaseAStreamThatWaitsForAPeerWhoLeft) {
   mine_->groups.world->all_reduce(*stream, data.data(), data.data(), 100, DType::kFloat32,
                                   ReduceOp::kSum);
   stream->record(*finished);
-  for (DeviceCommunicator* group : {mine_->groups.node.get(), mine_->groups.world.get()}) {
+  for (DeviceCommunicator* group : {&mine_->node(), mine_->groups.world.get()}) {
     group->abort(std::chrono::milliseconds(0));  // both aborts begin before one is awaited
   }
   EXPECT_TRUE(mine_->groups.world->abort(kAbortWithin));
-  EXPECT_TRUE(mine_->groups.node->abort(kAbortWithin));
+  EXPECT_TRUE(mine_->node().abort(kAbortWithin));
   mine_->wait_for([&] { return finished->done(); });
 }
 

@@ -306,11 +306,11 @@ TEST(DeviceEngine, ASteadyStepAllocatesNothing) {
     const auto counts = [&](int rank) { return training.job.device(rank).allocation_counts(); };
     std::vector<AllocationCounts> before;
     for (int rank = 0; rank < 4; ++rank) before.push_back(counts(rank));
-    for (int iteration = 0; iteration < 30; ++iteration) {
+    for (int iteration = 0; iteration < 60; ++iteration) {
       training.mark_all(iteration);
       const test::AllocationCounter heap;
       training.job.run_until_idle();
-      if (nodes.size() == 1 && iteration >= 10) {  // queues have their final size
+      if (nodes.size() == 1 && iteration >= 40) {  // queues have their final size
         const std::size_t calls = heap.calls();
         const test::AllocationCounter idle;
         training.job.run_until_idle();

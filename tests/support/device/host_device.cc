@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <new>
 #include <optional>
 #include <thread>
@@ -25,23 +26,30 @@ constexpr std::align_val_t kAlignment{256};
 
 }  // namespace
 
-DeviceMemory allocate_poisoned(std::size_t bytes, MemoryKind kind, std::string_view device) {
-  void* data = nullptr;
-  try {
-    data = ::operator new(std::max<std::size_t>(bytes, 1), kAlignment);
-  } catch (const std::bad_alloc&) {
-    throw KoloError(
-        {.code = ErrorCode::kResources,
-         .what = fmt::format("{}: no {} bytes of {} memory", device, bytes, to_string(kind))});
+HostDeviceMemory::~HostDeviceMemory() {
+  for (void* data : in_use_) ::operator delete(data, kAlignment);
+}
+
+void* HostDeviceMemory::allocate(std::size_t bytes) {
+  void* const data = ::operator new(std::max<std::size_t>(bytes, 1), kAlignment);
+  std::memset(data, std::to_integer<int>(kPoison), bytes);
+  const MutexLock lock(mutex_);
+  in_use_.insert(data);
+  return data;
+}
+
+void HostDeviceMemory::free(void* data, std::size_t bytes) {
+  std::memset(data, std::to_integer<int>(kPoison), bytes);
+  {
+    const MutexLock lock(mutex_);
+    in_use_.erase(data);
   }
-  const auto poison = [bytes](void* memory) {
-    std::memset(memory, std::to_integer<int>(kPoison), bytes);
-  };
-  poison(data);
-  return DeviceMemory(data, bytes, kind, [poison](void* memory) {
-    poison(memory);
-    ::operator delete(memory, kAlignment);
-  });
+  ::operator delete(data, kAlignment);
+}
+
+std::size_t HostDeviceMemory::in_use() {
+  const MutexLock lock(mutex_);
+  return in_use_.size();
 }
 
 void HostKernels::copy_batched(Stream& stream, const BatchedCopy& copy) {
@@ -95,9 +103,17 @@ std::unique_ptr<Event> HostDeviceBase::make_event() {
 
 DeviceMemory HostDeviceBase::allocate(std::size_t bytes, MemoryKind kind) {
   check(kind != MemoryKind::kHost, "a device allocates only device and pinned memory");
-  DeviceMemory memory = allocate_poisoned(bytes, kind, describe());
+  void* data = nullptr;
+  try {
+    data = memory_->allocate(bytes);
+  } catch (const std::bad_alloc&) {
+    throw KoloError(
+        {.code = ErrorCode::kResources,
+         .what = fmt::format("{}: no {} bytes of {} memory", describe(), bytes, to_string(kind))});
+  }
   ++allocations_;
-  return memory;
+  const auto free = [memory = memory_, bytes](void* freed) { memory->free(freed, bytes); };
+  return DeviceMemory(data, bytes, kind, free, stuck());
 }
 
 void HostDeviceBase::record(NativeStream stream, Event& event) {
@@ -194,7 +210,11 @@ std::unique_ptr<Stream> HostDevice::open_stream() { return std::make_unique<Thre
 
 class SeededHostDevice::SeededStream final : public HostStream {
  public:
-  explicit SeededStream(std::vector<SeededStream*>& streams) : streams_(streams) {
+  explicit SeededStream(SeededHostDevice& device)
+      : device_(device),
+        streams_(device.streams_),
+        queue_of_device_(device.queues_ > 0 ? device.opened_ % device.queues_ : device.opened_) {
+    ++device.opened_;
     streams_.push_back(this);
   }
   ~SeededStream() override {
@@ -203,6 +223,13 @@ class SeededHostDevice::SeededStream final : public HostStream {
   }
 
   bool idle() const { return queue_.empty(); }
+  /// Returns whether an earlier operation of the same queue is not complete.
+  bool waits_in_queue() const {
+    return std::ranges::any_of(streams_, [this](const SeededStream* other) {
+      return other->queue_of_device_ == queue_of_device_ && !other->numbers_.empty() &&
+             other->numbers_.front() < numbers_.front();
+    });
+  }
 
   /// Returns true if the oldest operation has completed or failed.
   bool step() {
@@ -213,19 +240,28 @@ class SeededHostDevice::SeededStream final : public HostStream {
       return false;
     }
     queue_.pop();
+    if (!numbers_.empty()) numbers_.pop_front();
     return true;
   }
 
  private:
-  void push(StreamTask task) override { queue_.push(std::move(task)); }
+  void push(StreamTask task) override {
+    queue_.push(std::move(task));
+    if (device_.queues_ > 0) numbers_.push_back(device_.enqueued_++);
+  }
 
+  SeededHostDevice& device_;
   std::vector<SeededStream*>& streams_;
+  const std::size_t queue_of_device_;
   TaskQueue queue_;
+  std::deque<std::uint64_t> numbers_;  // of the tasks, if streams share queues
 };
 
 bool SeededHostDevice::step() {
   candidates_ = streams_;
-  std::erase_if(candidates_, [](const SeededStream* stream) { return stream->idle(); });
+  std::erase_if(candidates_, [this](const SeededStream* stream) {
+    return stream->idle() || (queues_ > 0 && stream->waits_in_queue());
+  });
   while (!candidates_.empty()) {
     const std::size_t pick = generator_() % candidates_.size();
     if (candidates_[pick]->step()) return true;
@@ -235,7 +271,7 @@ bool SeededHostDevice::step() {
 }
 
 std::unique_ptr<Stream> SeededHostDevice::open_stream() {
-  return std::make_unique<SeededStream>(streams_);
+  return std::make_unique<SeededStream>(*this);
 }
 
 }  // namespace kolo

@@ -3,11 +3,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <random>
+#include <set>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "comm/base/mutex.h"
 #include "comm/device/device.h"
 #include "comm/device/device_kernels.h"
 
@@ -17,9 +21,24 @@ namespace kolo {
 /// every float dtype and -1 in the signed integers, so that unwritten values show.
 inline constexpr std::byte kPoison{0xff};
 
-/// Allocates poisoned host memory of kind `kind`, aligned to 256 bytes. Errors:
-/// KoloError(kResources) naming bytes, kind and `device`.
-DeviceMemory allocate_poisoned(std::size_t bytes, MemoryKind kind, std::string_view device);
+/// The memory of a device in host memory. Memory that a stuck device leaks is freed with the
+/// device. Threads: any.
+class HostDeviceMemory {
+ public:
+  HostDeviceMemory() = default;
+  ~HostDeviceMemory();
+  HostDeviceMemory(const HostDeviceMemory&) = delete;
+  HostDeviceMemory& operator=(const HostDeviceMemory&) = delete;
+
+  void* allocate(std::size_t bytes);
+  void free(void* data, std::size_t bytes);
+  /// Returns the number of allocations that were not freed.
+  std::size_t in_use();
+
+ private:
+  Mutex mutex_;
+  std::set<void*> in_use_ KOLO_GUARDED_BY(mutex_);
+};
 
 /// The kernels of host streams. Each call enqueues the CPU reference as one operation. Stateless.
 /// Threads: any.
@@ -44,15 +63,30 @@ class HostDeviceBase : public Device {
   std::unique_ptr<Stream> make_stream() final;
   std::unique_ptr<Event> make_event() final;
   DeviceMemory allocate(std::size_t bytes, MemoryKind kind) final;
+  DeviceMemory allocate_on(Stream&, std::size_t bytes) final {
+    return allocate(bytes, MemoryKind::kDevice);
+  }
   void record(NativeStream stream, Event& event) final;
   void wait(NativeStream stream, const Event& event) final;
+  std::string foreign_memory(const void* data) final {
+    const auto found = foreign_.find(data);
+    return found == foreign_.end() ? std::string() : found->second;
+  }
   DeviceKernels& kernels() final { return kernels_; }
   AllocationCounts allocation_counts() const final;
+
+  /// Makes `data` the address of memory of another device, which `text` describes. Call it before
+  /// the device is used.
+  void mark_foreign(const void* data, std::string text) { foreign_[data] = std::move(text); }
+  /// Returns the number of allocations that were not freed.
+  std::size_t in_use() { return memory_->in_use(); }
 
  private:
   virtual std::unique_ptr<Stream> open_stream() = 0;
 
   HostKernels kernels_;
+  const std::shared_ptr<HostDeviceMemory> memory_ = std::make_shared<HostDeviceMemory>();
+  std::map<const void*, std::string> foreign_;
   std::atomic<std::size_t> allocations_{0}, streams_{0}, events_{0};
 };
 
@@ -71,10 +105,14 @@ class HostDevice final : public HostDeviceBase {
 /// at a time. The seed determines the order. Any interleaving that the waits allow is possible; the
 /// same seed and calls give the same interleaving. Memory is poisoned.
 ///
+/// With `queues`, streams share that many hardware queues, as on a GPU: the operations of a queue
+/// run in the order in which they were enqueued, although they are of different streams.
+///
 /// Threads: one thread uses the device and everything that it made.
 class SeededHostDevice final : public HostDeviceBase {
  public:
-  explicit SeededHostDevice(std::uint64_t seed) : seed_(seed), generator_(seed) {}
+  explicit SeededHostDevice(std::uint64_t seed, std::size_t queues = 0)
+      : seed_(seed), queues_(queues), generator_(seed) {}
 
   std::string describe() const override { return "host, seed " + std::to_string(seed_); }
 
@@ -94,9 +132,12 @@ class SeededHostDevice final : public HostDeviceBase {
   std::unique_ptr<Stream> open_stream() override;
 
   const std::uint64_t seed_;
+  const std::size_t queues_;  // 0: one per stream
   std::mt19937_64 generator_;
   std::vector<SeededStream*> streams_;     // in order of creation
   std::vector<SeededStream*> candidates_;  // used in `step`; reuses its memory
+  std::size_t opened_ = 0;                 // number of streams so far
+  std::uint64_t enqueued_ = 0;             // operations so far, if streams share queues
 };
 
 }  // namespace kolo
