@@ -38,8 +38,7 @@ struct Config : ModelOptions {
   std::string balance = "off";       ///< "off", "auto", or the rates of all ranks; see `Balance`.
   std::uint64_t seed = 1;
   int threads = 1;                            ///< Threads of the mathematics library per rank.
-  std::optional<std::size_t> loader_threads;  ///< Threads of `DataLoader`; empty: 1 if a core is
-                                              ///< free, otherwise 0.
+  std::optional<std::size_t> loader_threads;  ///< Threads of `DataLoader`; empty: it decides.
 
   std::string optimizer = "adamw";
   OptimizerOptions optimizer_options;
@@ -50,8 +49,7 @@ struct Config : ModelOptions {
   std::string lr_scaling = "none";   ///< "none", "linear" or "sqrt"; see `peak_lr`.
   double clip_norm = 0.0;            ///< Limit of the norm of all gradients; 0: no limit.
   std::string decay_rules;           ///< See `parse_decay_rules`.
-  std::string shard = "none";        ///< State divided among ranks: "none", "optimizer",
-                                     ///< "gradients".
+  std::string shard = "none";        ///< State divided among ranks; see ShardOptions.
   std::string exchange = "dense";    ///< Mode in which ranks exchange: "dense", "local", "diloco".
   std::optional<std::size_t> every;  ///< Steps between exchanges; see `exchange_every`.
   std::size_t local_after = 0;       ///< Number of dense steps before the first local step.
@@ -61,8 +59,7 @@ struct Config : ModelOptions {
   std::size_t fragments = 1;         ///< Number of parts of the weights, exchanged in turn.
   std::size_t overlap = 0;           ///< Steps of training during which an exchange is in flight.
   float weight_average = 0.0f;       ///< Decay of the running mean of the weights; 0: no mean.
-  std::optional<double> target;      ///< Value of the task's metric at which training ends; empty:
-                                     ///< none.
+  std::optional<double> target;      ///< Value of the task's metric at which training ends.
   std::string augment;               ///< See `parse_augmentation`.
   float label_smoothing = 0.0f;      ///< For tasks with classes; see SoftmaxCrossEntropy.
 
@@ -74,8 +71,7 @@ struct Config : ModelOptions {
   std::string shape;                      ///< A name in `ModelEntry::shapes`; empty: none.
   std::size_t context = 64;               ///< Tokens per sample of gpt.
   std::size_t max_length = 128;           ///< Largest number of words per text sample.
-  std::optional<std::size_t> vocabulary;  ///< Largest number of vocabulary entries; empty: no
-                                          ///< limit.
+  std::optional<std::size_t> vocabulary;  ///< Largest number of vocabulary entries, if limited.
   std::size_t min_count = 2;  ///< Occurrences in the training texts that a word needs for an entry.
   bool text_marks = false;    ///< Whether texts begin with [CLS] and the vocabulary has [MASK].
   std::string text_column = "text";  ///< Name of the column with the text, in tables of texts.
@@ -88,8 +84,7 @@ struct Config : ModelOptions {
   std::filesystem::path json;     ///< File to which the summary is written; empty: none.
 
   std::filesystem::path run;         ///< Folder for the run's checkpoints; empty: nothing is saved.
-  std::size_t checkpoint_every = 0;  ///< Steps between checkpoints; 0: one at the end or when asked
-                                     ///< to stop.
+  std::size_t checkpoint_every = 0;  ///< Steps between checkpoints; 0: only when the job ends.
   std::optional<std::size_t> stop_after;  ///< Step after which the job saves and ends.
   std::size_t keep = 3;                   ///< Number of newest checkpoints to keep, at least 1.
   std::string resume = "no";  ///< Checkpoint to resume from: "auto", "no" or a path; see `resume`.

@@ -112,9 +112,14 @@ void Parameter::add_to_row(std::int32_t index, std::span<const float> values, fl
 }
 
 Parameter& ParameterSet::add(std::string name, Shape shape, Initial initial, const Part& part) {
+  if (const Parameter* const known = find(name)) {
+    check(known->whole_shape() == shape, "a parameter has one shape: " + name);
+    return parameters_[known->index()];
+  }
   Parameter& parameter =
       parameters_.emplace_back(*this, parameters_.size(), std::move(name), std::move(shape), part);
-  Random random(seed_, left_out_ + parameter.index());
+  if (!seed_) return parameter;
+  Random random(*seed_, left_out_ + parameter.index());
   constexpr float kHalfWidth = 1.7320508f;  // half width of a distribution of deviation 1
   Tensor whole(part.is_whole() ? Shape{0} : parameter.whole_shape());
   const std::span<float> values = part.is_whole() ? parameter.value() : whole.span();
@@ -151,6 +156,11 @@ std::size_t ParameterSet::element_count() const {
   std::size_t count = 0;
   for (const Parameter& parameter : parameters_) count += parameter.size();
   return count;
+}
+
+const Parameter* ParameterSet::find(std::string_view name) const {
+  const auto found = std::ranges::find(parameters_, name, &Parameter::name);
+  return found == parameters_.end() ? nullptr : &*found;
 }
 
 void ParameterSet::own_gradients() {

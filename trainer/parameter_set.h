@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -165,6 +166,7 @@ class Parameter {
   /// Registers one more layer that uses the parameter and contributes to its gradient in every
   /// backward pass.
   void share() { ++users_; }
+  bool is_shared() const { return users_ > 1; }
 
   /// How a layer stores its next contribution: the first contribution of a step overwrites the
   /// gradient, and the others add to it.
@@ -265,12 +267,13 @@ class ParameterSet {
   using Hook = std::function<void(std::size_t index)>;
 
   /// Initial values of parameters depend only on `seed` and on the order of registration, not on
-  /// the parts that ranks have.
-  explicit ParameterSet(std::uint64_t seed) : seed_(seed) {}
+  /// the parts that ranks have. Without a seed, they are zero.
+  explicit ParameterSet(std::optional<std::uint64_t> seed) : seed_(seed) {}
   ParameterSet(const ParameterSet&) = delete;
   ParameterSet& operator=(const ParameterSet&) = delete;
 
-  /// Adds a parameter: `part` of a tensor of shape `shape`. The reference is valid as long as the
+  /// Adds a parameter: `part` of a tensor of shape `shape`. If models share the set, it returns the
+  /// parameter of this name that the first model has added. The reference is valid as long as the
   /// set.
   Parameter& add(std::string name, Shape shape, Initial initial, const Part& part = {});
 
@@ -291,6 +294,8 @@ class ParameterSet {
   Parameter& operator[](std::size_t index) { return parameters_[index]; }
   const Parameter& operator[](std::size_t index) const { return parameters_[index]; }
   std::size_t element_count() const;
+  /// Returns the parameter of this name, or null if there is none.
+  const Parameter* find(std::string_view name) const;
 
   /// Sets the number of backward passes per step; their gradients add up. Call between steps.
   /// Before: passes > 0.
@@ -320,7 +325,7 @@ class ParameterSet {
 
  private:
   friend class Parameter;
-  std::uint64_t seed_;
+  std::optional<std::uint64_t> seed_;
   std::size_t left_out_ = 0;
   std::deque<Parameter> parameters_;
   std::deque<Buffer> buffers_;

@@ -1,7 +1,9 @@
 #include "trainer/tensor.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -23,12 +25,22 @@ void transpose(std::span<const float> matrix, std::size_t rows, std::span<float>
   }
 }
 
-Tensor::Tensor(Shape shape)
-    : shape_(std::move(shape)),
-      size_(element_count(shape_)),
-      data_(static_cast<float*>(
-          ::operator new (size_ * sizeof(float), std::align_val_t{kAlignment}))) {
-  fill(0.0f);
+constinit thread_local std::size_t Tensor::bytes_of_thread_ = 0;
+
+void Tensor::Free::operator()(float*) const noexcept {
+  bytes_of_thread_ -= bytes;
+  std::free(block);
+}
+
+Tensor::Tensor(Shape shape) : shape_(std::move(shape)), size_(element_count(shape_)) {
+  const std::size_t bytes = size_ * sizeof(float);
+  std::size_t space = bytes + kAlignment;
+  void* block = std::calloc(space, 1);
+  if (block == nullptr) throw std::bad_alloc();
+  void* data = block;
+  std::align(kAlignment, bytes, data, space);
+  data_ = {static_cast<float*>(data), Free{block, bytes}};
+  bytes_of_thread_ += bytes;
 }
 
 void Tensor::fill(float value) { std::fill_n(data(), size_, value); }

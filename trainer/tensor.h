@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <new>
 #include <span>
 #include <vector>
 
@@ -18,14 +17,17 @@ std::size_t element_count(const Shape& shape);
 /// same size, a multiple of `rows`.
 void transpose(std::span<const float> matrix, std::size_t rows, std::span<float> out);
 
-/// Owns a dense row-major float32 array, initially zero and aligned to a cache line. It cannot be
-/// copied implicitly: `assign` copies values, and views are `std::span<float>`.
+/// Owns a dense row-major float32 array, initially zero and aligned to a cache line. The system
+/// provides the memory of a large tensor when it is used. A tensor cannot be copied implicitly:
+/// `assign` copies values, and views are `std::span<float>`.
 class Tensor {
  public:
   static constexpr std::size_t kAlignment = 64;
 
   Tensor() = default;
   explicit Tensor(Shape shape);
+  /// Returns the bytes of the tensors that this thread has made, less those that it has destroyed.
+  static std::size_t bytes_of_thread() { return bytes_of_thread_; }
 
   const Shape& shape() const { return shape_; }
   std::size_t size() const { return size_; }
@@ -40,10 +42,11 @@ class Tensor {
 
  private:
   struct Free {
-    void operator()(float* data) const noexcept {
-      ::operator delete (data, std::align_val_t{kAlignment});
-    }
+    void* block;  // the allocated memory
+    std::size_t bytes;
+    void operator()(float*) const noexcept;
   };
+  static constinit thread_local std::size_t bytes_of_thread_;
   Shape shape_;
   std::size_t size_ = 0;
   std::unique_ptr<float, Free> data_;

@@ -1,16 +1,15 @@
-// kolo-sim: predicts all-reduce and step times on simulated clusters.
+// kolo-sim: predicts all-reduces, steps and memory on simulated clusters.
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
-#include "benchmarks/common/table.h"
+#include "benchmarks/sim/mesh_prediction.h"
 #include "benchmarks/sim/predictions.h"
+#include "benchmarks/sim/sim_arguments.h"
 #include "comm/base/output_file.h"
 #include "comm/schedule/collective_spec.h"
 #include "compression/compression_spec.h"
@@ -21,111 +20,6 @@
 namespace kolo::bench {
 namespace {
 
-/// Share of TCP payload in the bits of Ethernet frames of 1500 bytes.
-constexpr double kPayloadShare = 0.957;
-
-const std::map<std::string, std::pair<Placement, MemoryKind>> kMemories = {
-    {"arena", {Placement::kInPlace, MemoryKind::kHost}},
-    {"user", {Placement::kUser, MemoryKind::kHost}},
-    {"device", {Placement::kInPlace, MemoryKind::kDevice}},
-    {"device-user", {Placement::kStaged, MemoryKind::kDevice}}};
-
-/// Values of the command-line options.
-struct Arguments {
-  std::vector<int> ranks = {8};
-  int ranks_per_node = 1, nodes = 0, batch = 0;
-  std::vector<double> gbit;
-  std::string link_costs, memory = "arena", json, wire, dtype = "float32";
-  std::vector<std::string> collectives, measured;
-  std::vector<std::string> algorithms = {"auto"}, bytes = {"4", "1K", "64K", "1M", "16M", "64M"};
-  std::vector<std::string> models = {"resnet50"}, compressions = {"none"};
-  std::string chunk_bytes, fusion_bytes, eager_bytes;
-  ClusterSpec cluster;
-  double tflops = 60, compute_ms = 0;
-  std::string column = "median_us";
-};
-
-DType dtype_of(const std::string& name) {
-  const auto dtype = parse_dtype(name);
-  if (!dtype) throw UsageError("no dtype '" + name + "'");
-  return *dtype;
-}
-
-std::size_t parse_size(std::string_view flag, const std::string& text) {
-  return parse_sizes(flag, {text}).front();
-}
-
-/// One machine of the sweep.
-struct Point {
-  int ranks;
-  double gbit;  // 0: taken from the link costs
-  std::string algorithm;
-};
-
-/// Returns all combinations of machines. Ranks change fastest.
-std::vector<Point> points(const Arguments& arguments) {
-  std::vector<int> ranks = arguments.ranks;
-  if (arguments.nodes > 0) ranks = {arguments.nodes * arguments.ranks_per_node};
-  std::vector<Point> result;
-  for (double gbit : arguments.gbit.empty() ? std::vector<double>{0} : arguments.gbit) {
-    for (const std::string& algorithm : arguments.algorithms) {
-      for (int count : ranks) result.push_back({count, gbit, algorithm});
-    }
-  }
-  return result;
-}
-
-/// Returns the link costs of a measured row, unless the command line gives others.
-LinkCosts link_costs(const Arguments& arguments, const std::string& measured) {
-  try {
-    return parse_link_costs(arguments.link_costs, parse_link_costs(measured));
-  } catch (const std::invalid_argument& e) {
-    refuse(ErrorCode::kConfig, e.what());
-  }
-}
-
-ClusterSpec cluster_spec(const Arguments& arguments, const Point& point) {
-  ClusterSpec spec = arguments.cluster;
-  spec.ranks_per_node = std::min(arguments.ranks_per_node, point.ranks);
-  if (spec.ranks_per_node < 1 || point.ranks % spec.ranks_per_node != 0) {
-    refuse(ErrorCode::kConfig,
-           fmt::format("{} ranks do not fill nodes of {}", point.ranks, arguments.ranks_per_node));
-  }
-  spec.nodes = point.ranks / spec.ranks_per_node;
-  spec.costs.links = link_costs(arguments, "");
-  if (point.gbit > 0) {
-    const double bytes_per_us = point.gbit * 125 * kPayloadShare;
-    spec.costs.links.network.bytes_per_us = bytes_per_us;
-    spec.costs.links.native_network.bytes_per_us = bytes_per_us;
-    spec.costs.links.node_rates.clear();
-  }
-  spec.compile.algorithm = point.algorithm;
-  if (!arguments.chunk_bytes.empty()) {
-    spec.compile.chunk_bytes = parse_size("--chunk-bytes", arguments.chunk_bytes);
-    spec.compile.device_chunk_bytes = spec.compile.chunk_bytes;
-  }
-  if (!arguments.eager_bytes.empty()) {
-    spec.compile.eager_bytes = parse_size("--eager-bytes", arguments.eager_bytes);
-  }
-  std::tie(spec.placement, spec.memory) = kMemories.at(arguments.memory);
-  return spec;
-}
-
-/// Returns the rate of a node's link in Gbit/s.
-double gbit_of(const LinkCosts& links) { return links.network.bytes_per_us / 125 / kPayloadShare; }
-
-/// Returns the JSON row of a prediction: `fields` plus the fields that all commands share.
-nlohmann::json row_of(const Cluster& cluster, const Arguments& arguments, nlohmann::json fields) {
-  const ClusterSpec& spec = cluster.spec();
-  fields.update({{"system", "sim"},
-                 {"ranks", cluster.grid().world_size()},
-                 {"nodes", spec.nodes},
-                 {"memory", arguments.memory},
-                 {"network_gbit", gbit_of(spec.costs.links)},
-                 {"link_costs", to_string(spec.costs.links)}});
-  return fields;
-}
-
 /// Refuses options that this call does not use. Errors: UsageError.
 void require_options_read(const CLI::App& command, const Arguments& arguments) {
   const auto has = [&](const char* flag) { return command.count(flag) > 0; };
@@ -134,26 +28,16 @@ void require_options_read(const CLI::App& command, const Arguments& arguments) {
                          {"--slow-factor", has("--slow-share"), "--slow-share"},
                          {"--seed", has("--late-us") || has("--slow-share"),
                           "--late-us, or --slow-share with --slow-factor"}});
+  if (command.get_name() == "mesh" || command.get_name() == "step") {
+    require_read(command, {{"--tflops", !has("--compute-ms"), "calls without --compute-ms"}});
+  }
   if (command.get_name() != "step") return;
   const bool is_dense = std::ranges::all_of(arguments.compressions, [](const std::string& text) {
     return !CompressionRules::parse(text).any(&CompressionSpec::has_codec);
   });
   require_read(command, {{"--batch", !has("--compute-ms"), "calls without --compute-ms"},
-                         {"--tflops", !has("--compute-ms"), "calls without --compute-ms"},
                          {"--compression", is_dense || !arguments.memory.starts_with("device"),
                           "--memory arena and user, but for methods without a codec"}});
-}
-
-/// Makes the table of a command. `columns` follow the columns that describe the machine.
-Table make_table(const std::string& command, std::vector<Column> columns,
-                 const std::string& first = "size") {
-  std::vector<Column> all = {{first, first == "size" ? 10 : -10},
-                             {"ranks", 6},
-                             {"nodes", 6},
-                             {"network_gbit", 8, 3, "Gbit/s"}};
-  all.insert(all.end(), columns.begin(), columns.end());
-  const std::string note = command == "check" ? "" : ": predicted, nothing was measured";
-  return {/*speaks=*/true, {fmt::format("kolo-sim {}, kolo {}{}", command, kVersion, note)}, all};
 }
 
 Table run_all_reduce(const Arguments& arguments) {
@@ -167,7 +51,7 @@ Table run_all_reduce(const Arguments& arguments) {
       const BucketLayout layout = cluster.layout(bytes / size_of(dtype), dtype);
       const double us = cluster.run({layout}, {0})[0];
       const double algbw = static_cast<double>(bytes) / us / 1000;
-      table.add(row_of(cluster, arguments,
+      table.add(row_of(cluster.spec(), arguments,
                        {{"size", bytes},
                         {"count", bytes / size_of(dtype)},
                         {"dtype", arguments.dtype},
@@ -191,7 +75,7 @@ Table run_collective(const Arguments& arguments) {
     for (const std::string& collective : arguments.collectives) {
       for (const std::size_t bytes : parse_sizes("--bytes", arguments.bytes)) {
         for (const CollectiveTime& each : collective_times(cluster, collective, bytes)) {
-          table.add(row_of(cluster, arguments,
+          table.add(row_of(cluster.spec(), arguments,
                            {{"size", bytes},
                             {"collective", collective},
                             {"algorithm", each.algorithm},
@@ -225,7 +109,7 @@ void add_step_row(const Arguments& arguments, const Point& point, const StepSpec
   const StepTimes times = predict_step(cluster, spec);
   std::vector<std::string> decisions;
   for (const CompressionDecision& each : times.decisions) decisions.push_back(to_string(each));
-  table.add(row_of(cluster, arguments,
+  table.add(row_of(cluster.spec(), arguments,
                    {{"model", spec.model.name},
                     {"parameters", spec.model.parameters()},
                     {"algorithm", point.algorithm},
@@ -257,6 +141,24 @@ Table run_step(const Arguments& arguments) {
       const StepSpec spec = step_spec(arguments, model, compression);
       for (const Point& point : points(arguments)) add_step_row(arguments, point, spec, table);
     }
+  }
+  return table;
+}
+
+Table run_mesh(const Arguments& arguments, const std::vector<std::string>& options) {
+  const MeshJob job(options);
+  Table table = make_table("mesh",
+                           {{"mesh", -32},
+                            {"parameters", 12},
+                            {"optimizer_bytes", 15},
+                            {"activation_bytes", 16},
+                            {"bubble", 8, 4},
+                            {"step_ms", 12, 2}},
+                           "model");
+  for (const Point& point : points(arguments)) {
+    const ClusterSpec spec = cluster_spec(arguments, point);
+    table.add(row_of(spec, arguments,
+                     job.predict(spec, arguments.tflops * 1e6, arguments.compute_ms * 1000)));
   }
   return table;
 }
@@ -387,13 +289,6 @@ void add_step(CLI::App& app, Arguments& arguments) {
   app.add_option("--batch", arguments.batch, "Samples per rank and step [64 images; 8 sequences]")
       ->check(CLI::PositiveNumber)
       ->default_str("");
-  app.add_option("--tflops", arguments.tflops, "Sustained rate of a rank in Tflop/s")
-      ->check(CLI::PositiveNumber);
-  app.add_option(
-         "--compute-ms", arguments.compute_ms,
-         "Time of forward and backward pass in milliseconds, in place of --tflops and --batch")
-      ->check(CLI::PositiveNumber)
-      ->default_str("");
   app.add_option("--wire", arguments.wire,
                  "Dtype on the wire: float32, float16 or bfloat16 [float32]");
   app.add_option("--compression", arguments.compressions,
@@ -401,6 +296,17 @@ void add_step(CLI::App& app, Arguments& arguments) {
   app.add_option(
       "--fusion-bytes", arguments.fusion_bytes,
       "Largest bucket in bytes, with suffixes K, M and G [4M; in device memory the runtime's]");
+}
+
+/// Adds the options for the speed of a rank.
+void add_speed(CLI::App& app, Arguments& arguments) {
+  app.add_option("--tflops", arguments.tflops, "Sustained rate of a rank in Tflop/s")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--compute-ms", arguments.compute_ms,
+                 "Time of forward and backward pass of the whole model over one batch in "
+                 "milliseconds, in place of --tflops")
+      ->check(CLI::PositiveNumber)
+      ->default_str("");
 }
 
 void add_check(CLI::App& app, Arguments& arguments) {
@@ -422,15 +328,21 @@ int main(int argc, char** argv) {
   CLI::App& collective =
       *app.add_subcommand("collective", "Time of each algorithm for another collective, by size");
   CLI::App& step = *app.add_subcommand("step", "Time of a training step, and efficiency");
+  CLI::App& mesh = *app.add_subcommand("mesh", "Memory, idle time and step of a job of kolo-train");
   CLI::App& check = *app.add_subcommand("check", "Predictions beside measurements, with errors");
   add_all_reduce(all_reduce, arguments);
   add_collectives(collective, arguments);
   add_step(step, arguments);
+  mesh.allow_extras()->footer("The other options are those of the job; see kolo-train --help.");
   add_check(check, arguments);
-  for (CLI::App* command : {&all_reduce, &collective, &step}) add_cluster(*command, arguments);
-  for (CLI::App* command : {&all_reduce, &step}) add_buckets(*command, arguments);
-  for (CLI::App* command : {&all_reduce, &collective, &step, &check})
+  for (CLI::App* command : {&all_reduce, &collective, &step, &mesh}) {
+    add_cluster(*command, arguments);
+  }
+  for (CLI::App* command : {&step, &mesh}) add_speed(*command, arguments);
+  for (CLI::App* command : {&all_reduce, &step, &mesh}) add_buckets(*command, arguments);
+  for (CLI::App* command : {&all_reduce, &collective, &step, &mesh, &check}) {
     add_costs(*command, arguments);
+  }
   return run_program(app, argc, argv, [&] {
     const CLI::App& command = *app.get_subcommands().front();
     if (&command != &check) require_options_read(command, arguments);
@@ -438,6 +350,7 @@ int main(int argc, char** argv) {
     const Table table = all_reduce   ? run_all_reduce(arguments)
                         : collective ? run_collective(arguments)
                         : step       ? run_step(arguments)
+                        : mesh       ? run_mesh(arguments, mesh.remaining())
                                      : run_check(arguments);
     table.write(arguments.json);
     return true;

@@ -8,6 +8,8 @@
 
 #include "comm/base/error.h"
 #include "comm/base/nearest_name.h"
+#include "trainer/compute/device.h"
+#include "trainer/models/gpt.h"
 
 namespace kolo::bench {
 namespace {
@@ -52,34 +54,28 @@ ModelPreset resnet50() {
 
 /// Makes the model of Radford et al., 2019, but with separate weights for the output layer.
 ModelPreset gpt1b() {
-  constexpr std::size_t kWidth = 1792, kVocabulary = 50304, kTokens = 1024;
+  constexpr std::size_t kTokens = 1024;
+  trainer::ParameterSet parameters(std::nullopt);
+  trainer::Gpt::Options options{.sequences = 1,
+                                .context = kTokens,
+                                .tokens = 50304,
+                                .model = {},
+                                .seed = 0,
+                                .parameters = &parameters};
+  options.model.layers = 22;
+  options.model.width = 1792;
+  options.model.tied = false;
+  trainer::Device device;
+  trainer::Gpt(device, options);
   ModelPreset model{.name = "gpt1b", .batch = 8};
-  const auto add_linear = [&](const char* name, std::size_t in, std::size_t out) {
-    add(model, std::string(name) + ".weight", {out, in},
-        2.0 * static_cast<double>(in * out * kTokens));
-    add(model, std::string(name) + ".bias", {out});
-  };
-  const auto add_norm = [&] {
-    add(model, "norm.weight", {kWidth});
-    add(model, "norm.bias", {kWidth});
-  };
-  add(model, "tokens", {kVocabulary, kWidth});
-  add(model, "positions", {kTokens, kWidth});
-  for (int block = 0; block < 22; ++block) {
-    add_norm();
-    add_linear("attention", kWidth, 3 * kWidth);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const trainer::Parameter& each = parameters[i];
+    const auto elements = static_cast<double>(each.size());
+    double flops = each.name().ends_with(".weight") ? 2 * elements * kTokens : 0;
     // The operations of attention scores and their sums have no weights; they are added here.
-    add(model, "projection.weight", {kWidth, kWidth},
-        2.0 * static_cast<double>(kWidth * kWidth * kTokens) +
-            4.0 * static_cast<double>(kTokens * kTokens * kWidth));
-    add(model, "projection.bias", {kWidth});
-    add_norm();
-    add_linear("up", kWidth, 4 * kWidth);
-    add_linear("down", 4 * kWidth, kWidth);
+    if (each.name().ends_with("project.weight")) flops += 4.0 * kTokens * kTokens * 1792;
+    add(model, each.name(), each.shape(), flops);
   }
-  add_norm();
-  add(model, "head", {kVocabulary, kWidth},
-      2.0 * static_cast<double>(kVocabulary * kWidth * kTokens));
   return model;
 }
 

@@ -89,6 +89,34 @@ class SimTest(unittest.TestCase):
             self.assertIn(word, svg)
         self.assertTrue((self.folder / "efficiency.png").read_bytes().startswith(b"\x89PNG"))
 
+    def test_a_job_on_a_mesh_is_predicted(self):
+        text = self.folder / "text"
+        text.write_text("to be, or not to be: " * 999, encoding="utf-8")
+        job = ["mesh", "--data", text, "--layers", 4, "--width", 32, "--heads", 4, "--tied", "off", "--context", 16, "--batch", 2]
+        whole, split, deep = (
+            self.rows(*job, "--ranks", ranks, "--mesh", mesh, "--accumulate", 6)[0]
+            for ranks, mesh in ((1, "auto"), (8, "tensor=2,pipeline=2"), (8, "data=2,pipeline=4"))
+        )
+        self.assertEqual(split["mesh"], "data=2,tensor=2,pipeline=2")
+        # Block: 12 w² + 13 w, of which 6 w are on all tensor ranks; the first stage has 256 words and 16 positions.
+        self.assertEqual(split["parameters_per_rank"][0], 2 * ((12 * 32 + 7) * 32 // 2 + 6 * 32) + (128 + 16) * 32)
+        self.assertEqual(sum(deep["parameters_per_rank"]), 2 * whole["parameters"])
+        self.assertEqual(whole["bubble"], 0)
+        self.assertLess(split["bubble"], deep["bubble"])
+        self.assertLess(split["activation_bytes"], whole["activation_bytes"])
+        slow, fast = (self.rows(*job, "--mesh", "pipeline=4", "--gbit", gbit)[0] for gbit in (0.01, 100))
+        self.assertGreater(slow["step_ms"], 10 * fast["step_ms"])
+        big = self.rows("mesh", "--data", text, "--shape", "gpt2-xl", "--mesh", "pipeline=8")[0]
+        self.assertGreater(big["optimizer_bytes"], 8 * big["parameters"])
+        for text, *wrong in (
+            ("--heads 4 cannot be dealt out to 8", "--mesh", "tensor=8"),
+            ("--lairs", "--lairs", 5),
+        ):  # fmt: skip
+            with self.subTest(wrong=wrong):
+                done = subprocess.run([PROGRAM, *map(str, [*job, *wrong])], capture_output=True, text=True, check=False)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(text, done.stderr)
+
     def test_steps_with_compression_say_what_was_chosen(self):
         step = ["step", "--ranks", 4, "--gbit", "1", "--memory", "user", "--compute-ms", 50]
         (dense,) = self.rows(*step)

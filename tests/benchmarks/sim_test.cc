@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/sim/mesh_prediction.h"
 #include "benchmarks/sim/predictions.h"
 #include "comm/base/error.h"
 #include "comm/schedule/collective_spec.h"
@@ -38,6 +39,28 @@ TEST(SimModels, HaveTheirParametersAndOperations) {
   const double weights = static_cast<double>(gpt.parameters() - 50304 * 1792);
   EXPECT_NEAR(gpt.forward_flops() / (2 * weights * 1024), 1.08, 0.02);
   EXPECT_THROW(model_preset("alexnet"), KoloError);
+}
+
+// Forward passes take one unit and backward passes two. A stage of S works 3 M of the 3 (M + S - 1)
+// units between the first forward and the last backward pass.
+TEST(SimPipeline, EqualStagesAreIdleInTheirShareOfTheUnits) {
+  for (const std::size_t stages : {1, 2, 3, 4, 8}) {
+    for (const std::size_t passes : {1, 2, 3, 4, 8, 32}) {
+      const std::vector<StageTimes> equal(stages, {.forward_us = 1, .backward_us = 2});
+      const PipelineTimes times = play_passes(equal, passes);
+      const auto units = static_cast<double>(passes + stages - 1);
+      EXPECT_EQ(times.us, 3 * units) << stages << " " << passes;
+      EXPECT_NEAR(times.bubble, static_cast<double>(stages - 1) / units, 1e-15);
+    }
+  }
+}
+
+// Messages to and fro delay the only pass of each stage; a slow stage sets the pace of many passes.
+TEST(SimPipeline, MessagesAndSlowStagesDelayTheOthers) {
+  std::vector<StageTimes> stages(3, {.forward_us = 1, .backward_us = 2, .message_us = 10});
+  EXPECT_EQ(play_passes(stages, 1).us, 9 + 4 * 10);
+  stages = {{1, 2}, {5, 10}, {1, 2}};
+  EXPECT_EQ(play_passes(stages, 4).us, 1 + 4 * 15 + 2);
 }
 
 // If one node represents all, buckets are padded. Padding changes nothing if the parts are already

@@ -44,7 +44,7 @@ TRAIN_FIELDS = {
     "eval_loss", "eval_accuracy", "eval_samples", "samples_per_s", "tokens_per_s", "step_ms", "compute_ms", "exposed_comm_ms",
     "wire_bytes_per_step", "fusion_bytes", "weights_hash", "wall_s", "curve", "precision", "loss_scale",
     "skipped_steps", "compression_groups", "compression_decisions", "data_wait_ms", "eval_bits_per_byte",
-    "shard", "optimizer_bytes", "gradient_bytes",
+    "shard", "optimizer_bytes", "gradient_bytes", "activation_bytes", "parameters_per_rank", "bubble",
 }  # fmt: skip
 GPU_FIELDS = {
     "index", "name", "address", "compute_capability", "memory_bytes", "numa_node", "cpus", "numa_distances",

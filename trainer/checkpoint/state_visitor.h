@@ -82,13 +82,9 @@ class StateVisitor {
   /// which starts at byte `begin` of the tensor.
   virtual void visit_shard(std::string_view name, const Piece& piece, std::size_t begin) = 0;
 
-  /// Passes a piece to the visitor `to`. Visitors that wrap another visitor use it.
+  /// Passes a piece to the visitor `to`, for visitors that wrap another visitor.
   static void pass_on(StateVisitor& to, Reach reach, std::string_view name, const Piece& piece) {
     to.visit(reach, name, piece);
-  }
-  static void pass_on(StateVisitor& to, std::string_view name, const Piece& piece,
-                      std::size_t begin) {
-    to.visit_shard(name, piece, begin);
   }
 
  private:

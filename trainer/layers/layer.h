@@ -80,20 +80,15 @@ class Sequential : public Layer {
 using RankSums = std::function<void(std::string_view name, std::span<double> values)>;
 
 /// The exchanges of the ranks that divide the layers of a model among them. Each rank has some rows
-/// or columns of the weights, and computes its part of the products.
-///
-/// Collective: all these ranks make the same calls, in the same order.
+/// or columns of the weights. Collective: these ranks make the same calls, in the same order.
 struct TensorRanks {
   std::size_t index = 0;  ///< Index of this rank, below `ways`.
   std::size_t ways = 1;   ///< Number of ranks; 1 if layers are whole and nothing is exchanged.
   /// Replaces `values` by their sums over these ranks, with equal bits on all ranks.
   std::function<void(std::string_view name, std::span<float> values)> sum = {};
-  /// Gathers `all`, [ways, …], on all ranks. Before: this rank has written its row of `all`.
-  std::function<void(std::string_view name, std::span<double> all)> gather = {};
 
   /// Whether layers are divided.
   bool deal() const { return ways > 1; }
-  bool is_first() const { return index == 0; }
   /// This rank's part of a weight that is divided by outputs, in each of `sections` sections.
   Part outputs(std::size_t sections = 1) const {
     return {.index = index, .ways = ways, .axis = 0, .sections = sections};

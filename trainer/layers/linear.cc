@@ -15,10 +15,10 @@ Linear::Linear(Device& device, ParameterSet& parameters, const std::string& name
                         o.bias ? &parameters.add(name + ".bias", {o.outputs}, {},
                                                  o.part.axis == 0 ? o.part : Part())
                                : nullptr},
-             o.rows, o.input_gradient, o.bias && (o.part.axis == 0 || o.part.index == 0)) {}
+             o.rows, o.input_gradient, o.ranks) {}
 
-Linear::Linear(Device& device, Parameter& shared_weight, std::size_t rows)
-    : Linear(device, Parameters{shared_weight, nullptr}, rows, true, false) {
+Linear::Linear(Device& device, Parameter& shared_weight, std::size_t rows, const TensorRanks& ranks)
+    : Linear(device, Parameters{shared_weight, nullptr}, rows, true, ranks) {
   weight_.share();
 }
 
@@ -27,19 +27,20 @@ Linear::Linear(Device& device, ParameterSet& parameters, const std::string& name
     : Linear(device,
              Parameters{shared_weight,
                         &parameters.add(name + ".bias", {shared_weight.shape()[0]}, {})},
-             rows, true, true) {
+             rows, true, {}) {
   weight_.share();
 }
 
 Linear::Linear(Device& device, const Parameters& parameters, std::size_t rows,
-               bool has_input_gradient, bool adds_bias)
+               bool has_input_gradient, const TensorRanks& ranks)
     : rows_(rows),
       inputs_(parameters.weight.shape()[1]),
       outputs_(parameters.weight.shape()[0]),
       products_(device.products()),
       weight_(parameters.weight),
       bias_(parameters.bias),
-      adds_bias_(adds_bias),
+      part_(weight_.part()),
+      ranks_(ranks),
       output_({rows_, outputs_}),
       input_gradient_({has_input_gradient ? rows_ : 0, inputs_}),
       weight_factor_(device, weight_),
@@ -54,12 +55,14 @@ std::span<const float> Linear::forward(std::span<const float> input, const Pass&
   const Operand x = input_factor_.operand(rows, inputs_);
   const Operand w = transposed(weight_factor_.operand());
   const Matrix y = {output_.data(), rows, outputs_, outputs_};
-  if (adds_bias_) {
+  if (bias_ != nullptr && (part_.axis == 0 || part_.index == 0)) {  // one term of a sum has it
     products_.multiply(x, w, std::as_const(*bias_).value(), y);
   } else {
     products_.multiply(x, w, y);
   }
-  return output_.span().first(rows * outputs_);
+  const std::span<float> output = output_.span().first(rows * outputs_);
+  sum(1, output);
+  return output;
 }
 
 std::span<const float> Linear::backward(std::span<const float> output_gradient) {
@@ -76,6 +79,7 @@ std::span<const float> Linear::backward(std::span<const float> output_gradient) 
   if (input_gradient_.size() > 0) {
     products_.multiply(dy, weight_factor_.operand(),
                        {input_gradient_.data(), rows_, inputs_, inputs_});
+    sum(0, input_gradient_.span());
   }
   return input_gradient_.span();
 }

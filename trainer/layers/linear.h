@@ -25,17 +25,20 @@ class Linear final : public Layer {
     /// `backward` then returns an empty span.
     bool input_gradient = true;
     bool bias = true;
-    /// This rank's part of the weight. With axis 0, this rank has some outputs. With axis 1, it has
-    /// some inputs; its output is one term of a sum, which TensorSum adds up, and only the term of
-    /// the first rank has the bias. `inputs` and `outputs` are the numbers of the whole layer.
+    /// This rank's part of the weight, and the ranks with the other parts. With axis 0, this rank
+    /// has some outputs, and `backward` adds up the gradients of the input over `ranks`. With axis
+    /// 1, it has some inputs, and `forward` adds up the outputs; a layer with axis 1 after one with
+    /// axis 0 thus needs one sum per direction. `inputs` and `outputs` count those of all ranks.
+    /// Source: Shoeybi et al., "Megatron-LM", 2019.
     Part part = {};
+    TensorRanks ranks = {};
   };
 
   /// Registers `name`.weight and, with a bias, `name`.bias. `device` outlives the layer.
   Linear(Device& device, ParameterSet& parameters, const std::string& name, const Options& options);
 
-  /// A layer without bias; its weight is a parameter of another layer.
-  Linear(Device& device, Parameter& shared_weight, std::size_t rows);
+  /// A layer without bias; its weight is a parameter of another layer. See `Options::ranks`.
+  Linear(Device& device, Parameter& shared_weight, std::size_t rows, const TensorRanks& ranks = {});
 
   /// A layer whose weight is a parameter of another layer. Registers the bias `name`.bias.
   Linear(Device& device, ParameterSet& parameters, const std::string& name,
@@ -50,7 +53,11 @@ class Linear final : public Layer {
     Parameter* bias;  // null without a bias
   };
   Linear(Device& device, const Parameters& parameters, std::size_t rows, bool has_input_gradient,
-         bool adds_bias);
+         const TensorRanks& ranks);
+  /// Adds up `values` over the ranks with the other parts, if the weight is divided along `axis`.
+  void sum(std::size_t axis, std::span<float> values) {
+    if (part_.axis == axis && !part_.is_whole()) ranks_.sum(weight_.name(), values);
+  }
 
   std::size_t rows_;
   std::size_t inputs_;
@@ -58,7 +65,8 @@ class Linear final : public Layer {
   Products& products_;
   Parameter& weight_;
   Parameter* bias_;
-  bool adds_bias_;
+  Part part_;
+  TensorRanks ranks_;
   Tensor output_;
   Tensor input_gradient_;  // empty unless requested
   WeightFactor weight_factor_;

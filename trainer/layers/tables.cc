@@ -46,7 +46,6 @@ Embedding::Embedding(ParameterSet& parameters, const std::string& name, const Op
       length_(options.length),
       width_(options.width),
       ranks_(options.ranks),
-      name_(name),
       first_(ranks_.outputs().begin(options.tokens)),
       token_(parameters.add(name + ".token", {options.tokens, width_},
                             {.deviation = options.deviation}, ranks_.outputs())),
@@ -69,12 +68,12 @@ std::span<const float> Embedding::forward(std::span<const std::int32_t> ids, std
     } else {
       std::ranges::fill(y, 0.0f);  // another rank adds the row
     }
-    if (position_ == nullptr || !ranks_.is_first()) continue;
+    if (position_ == nullptr || ranks_.index > 0) continue;
     const std::span<const float> positions = std::as_const(*position_).value();
     add(y, positions.subspan((past + row % length) * width_, width_), y);
   }
   const std::span<float> output = output_.span().first(ids.size() * width_);
-  if (ranks_.deal()) ranks_.sum(name_, output);
+  if (ranks_.deal()) ranks_.sum(token_.name(), output);
   return output;
 }
 

@@ -87,7 +87,6 @@ class Embedding {
   std::size_t length_;
   std::size_t width_;
   TensorRanks ranks_;
-  std::string name_;
   std::size_t first_;  // first token of this rank
   Parameter& token_;
   Parameter* position_;  // null without positions

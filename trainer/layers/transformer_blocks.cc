@@ -3,7 +3,6 @@
 #include "trainer/layers/elementwise.h"
 #include "trainer/layers/linear.h"
 #include "trainer/layers/normalization.h"
-#include "trainer/layers/tensor_sum.h"
 
 namespace kolo::trainer {
 namespace {
@@ -25,32 +24,17 @@ struct Block {
                                       .inputs = inputs * width,
                                       .outputs = outputs * width,
                                       .deviation = deviation,
-                                      .part = part});
-  }
-  /// Appends a dense layer that is divided by outputs, in each of `sections` equal sections.
-  void append_by_outputs(Sequential& to, const char* layer, std::size_t outputs, float deviation,
-                         std::size_t sections) const {
-    append_sum_of_ranks(to, layer, TensorSum::Of::kGradients);
-    append_linear(to, layer, 1, outputs, deviation, ranks.outputs(sections));
-  }
-  /// Appends a dense layer that is divided by inputs, and the sum of its outputs.
-  void append_by_inputs(Sequential& to, const char* layer, std::size_t inputs,
-                        float deviation) const {
-    append_linear(to, layer, inputs, 1, deviation, ranks.inputs());
-    append_sum_of_ranks(to, layer, TensorSum::Of::kOutputs);
-  }
-  void append_sum_of_ranks(Sequential& to, const char* layer, TensorSum::Of of) const {
-    if (ranks.deal()) to.append<TensorSum>(ranks, name + layer, of, rows * width);
+                                      .part = part,
+                                      .ranks = ranks});
   }
   void append_norm(Sequential& to, const char* layer) const {
     to.append<LayerNorm>(parameters, name + layer, rows, width);
   }
   /// Appends layers that compute contract(gelu(expand(x))).
   void append_inner_layer(Sequential& to, float deviation, float contract_deviation) const {
-    append_by_outputs(to, ".expand", 4, deviation, 1);
-    const Part part = ranks.outputs();
-    to.append<Gelu>(rows * (part.end(4 * width) - part.begin(4 * width)));
-    append_by_inputs(to, ".contract", 4, contract_deviation);
+    append_linear(to, ".expand", 1, 4, deviation, ranks.outputs());
+    to.append<Gelu>(rows * 4 * width / ranks.ways);
+    append_linear(to, ".contract", 4, 1, contract_deviation, ranks.inputs());
   }
   /// Appends a layer that computes x + y(x), and returns y, to which layers can be appended.
   Sequential& append_sum(Sequential& to) const {
@@ -84,10 +68,10 @@ TransformerBlock::TransformerBlock(Device& device, ParameterSet& parameters,
   own.first_head = o.ranks.index * own.heads;
   Sequential& attended = block.append_sum(*this);
   block.append_norm(attended, ".attention_norm");
-  block.append_by_outputs(attended, ".query_key_value", 3, o.deviation, 3);
+  block.append_linear(attended, ".query_key_value", 1, 3, o.deviation, o.ranks.outputs(3));
   if (o.has_rotary_positions) attended.append<RotaryPositions>(own);
   attended.append<SelfAttention>(device, own);
-  block.append_by_inputs(attended, ".project", 1, o.residual_deviation);
+  block.append_linear(attended, ".project", 1, 1, o.residual_deviation, o.ranks.inputs());
   attended.append<Dropout>(dropout_after(o.attention, 1));
   Sequential& inner = block.append_sum(*this);
   block.append_norm(inner, ".inner_norm");
@@ -99,14 +83,14 @@ EncoderBlock::EncoderBlock(Device& device, ParameterSet& parameters, const std::
                            const Options& o) {
   const Block block{device, parameters, name, o.sequences * o.length, o.width};
   Sequential& attended = block.append_sum(*this);
-  block.append_by_outputs(attended, ".query_key_value", 3, o.deviation, 3);
+  block.append_linear(attended, ".query_key_value", 1, 3, o.deviation, {});
   attention_ = &attended.append<SelfAttention>(
       device, SelfAttention::Options{.sequences = o.sequences,
                                      .length = o.length,
                                      .width = o.width,
                                      .heads = o.heads,
                                      .mask = SelfAttention::Mask::kLengths});
-  block.append_by_inputs(attended, ".project", 1, o.deviation);
+  block.append_linear(attended, ".project", 1, 1, o.deviation, {});
   attended.append<Dropout>(dropout(o, 0));
   block.append_norm(*this, ".attention_norm");
   Sequential& inner = block.append_sum(*this);

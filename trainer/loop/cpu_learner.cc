@@ -19,11 +19,10 @@
 #include "trainer/config.h"
 #include "trainer/errors.h"
 #include "trainer/loop/learner.h"
-#include "trainer/loss/dealt_cross_entropy.h"
 #include "trainer/loss/loss.h"
 #include "trainer/mesh/mesh.h"
-#include "trainer/mesh/mesh_visitor.h"
 #include "trainer/mesh/pipeline.h"
+#include "trainer/mesh/rank_models.h"
 #include "trainer/mesh/whole_model.h"
 #include "trainer/models/model.h"
 #include "trainer/optimizer/weight_average.h"
@@ -50,17 +49,8 @@ const Config& require_offered(const Config& config) {
   return config;
 }
 
-/// Makes the groups of a split model. Returns null if the model is whole on each rank. Collective.
-/// Errors: as `require_splittable`.
-std::unique_ptr<Mesh> make_mesh(const Config& config, Runtime& runtime, const Catalog& catalog) {
-  const MeshShape shape = mesh_of(config.mesh, runtime);
-  require_splittable(config, runtime.options(), shape, catalog);
-  return shape.splits_model() ? std::make_unique<Mesh>(runtime, shape) : nullptr;
-}
-
-std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const Task& task,
-                                  const Catalog& catalog, Mesh* mesh, Device& device,
-                                  std::string& origin) {
+RankModels make_models(const Config& config, Runtime& runtime, const Task& task,
+                       const Catalog& catalog, Mesh* mesh, Device& device, std::string& origin) {
   ModelSetting setting = model_setting(config, task);
   if (mesh != nullptr) {
     setting.tensor = mesh->tensor_ranks();
@@ -72,27 +62,20 @@ std::unique_ptr<Model> make_model(const Config& config, Runtime& runtime, const 
     };
   }
   const ModelEntry& entry = catalog.models.at(config.model);
-  auto model = entry.make(setting, device);
+  RankModels made = make_rank_models(entry, setting, task, device);
+  ParameterSet& parameters = made.models[0]->parameters();
   if (mesh != nullptr && !config.weights.empty()) {
-    const auto whole = make_model(config, runtime, task, catalog, nullptr, device, origin);
-    take_parts(whole->parameters(), model->parameters());
+    const RankModels all = make_models(config, runtime, task, catalog, nullptr, device, origin);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const Parameter& whole = *all.models[0]->parameters().find(parameters[i].name());
+      parameters[i].part().take(whole.shape(), whole.value(), parameters[i].value());
+    }
   } else if (config.weights_part == "shared") {
-    origin = describe(config.weights, import_shared_weights(config.weights, model->parameters()));
+    origin = describe(config.weights, import_shared_weights(config.weights, parameters));
   } else if (!config.weights.empty()) {
-    import_weights(config.weights, model->parameters(), entry.layouts);
+    import_weights(config.weights, parameters, entry.layouts);
   }
-  return model;
-}
-
-/// Makes the loss of `task`. If ranks divide the outputs of `model`, the loss is DealtCrossEntropy.
-std::unique_ptr<Loss> make_loss(const Config& config, const Task& task, Mesh* mesh,
-                                const Model& model) {
-  if (!model.deals_out_outputs()) return task.make_loss(config.batch);
-  return std::make_unique<DealtCrossEntropy>(
-      SoftmaxCrossEntropy::Options{.rows = config.batch * task.rows_per_sample,
-                                   .classes = task.outputs,
-                                   .label_smoothing = config.label_smoothing},
-      mesh->tensor_ranks());
+  return made;
 }
 
 /// Averages over ranks a model's buffers and, on request, its weights. Buffers such as running
@@ -173,20 +156,26 @@ class CpuLearner final : public Learner, private Stateful {
         catalog_(catalog),
         joins_(config.uneven == "join"),
         samples_per_step_(static_cast<double>(config.batch * config.accumulation)),
-        mesh_(make_mesh(config, runtime, catalog)),
         device_(offered_precision(config)) {
+    const MeshShape shape = mesh_of(config.mesh, runtime);
+    require_splittable(config, runtime.options(), shape, catalog);
+    if (shape.splits_model()) mesh_.emplace(runtime, shape);
     build();
   }
 
   std::size_t parameter_count() const override {
-    return whole_ ? whole_->element_count() : model_->parameters().element_count();
+    return (whole_ ? *whole_ : made_.models[0]->parameters()).element_count();
   }
   PlanSummary plan() const override { return updater_->plan(); }
   std::vector<CompressionStats> compression_stats() const override {
     return updater_->compression_stats();
   }
   float loss_scale() const override { return updater_->loss_scale(); }
-  std::optional<UpdateMemory> memory() override { return updater_->memory(); }
+  std::optional<UpdateMemory> memory() override {
+    UpdateMemory memory = updater_->memory();
+    memory.activation_bytes = made_.activation_bytes;
+    return memory;
+  }
   std::string origin() const override { return origin_; }
 
   Stateful* state() override { return this; }
@@ -211,15 +200,16 @@ class CpuLearner final : public Learner, private Stateful {
     const float weight = row_weight * updater_->loss_scale();
     if (pipeline_) return count(pipeline_->train(batch, weight));
     count(run(batch, true, weight));
-    model_->backward(loss_->gradient());
+    model().backward(loss().gradient());
   }
   void await_averages() override { updater_->await_averages(); }
   UpdateVerdict clip() override { return updater_->clip(); }
   StepReport update(float lr, const UpdateVerdict& verdict) override {
     StepReport report = updater_->update(lr, verdict);
+    if (pipeline_) report.waited = pipeline_->take_waited();
     if (average_ && !report.is_skipped) average_->update();
     if (pipeline_) pipeline_->share_table();
-    if (mesh_) report.exposed += mesh_->take_exposed();
+    if (mesh_) report.exposed += mesh_->take_exposed() + report.waited;
     return report;
   }
   void begin_evaluation() override {
@@ -230,18 +220,22 @@ class CpuLearner final : public Learner, private Stateful {
     rank_means_->end();
     swap_average();
     if (mesh_) mesh_->take_exposed();
+    if (pipeline_) pipeline_->take_waited();
   }
   void evaluate(const Batch& batch) override {
     count(pipeline_ ? pipeline_->evaluate(batch) : run(batch, false, 1.0f));
   }
   LossSums take_sums() override { return std::exchange(sums_, {}); }
-  const ParameterSet& parameters() override { return model_->parameters(); }
-  Mesh* mesh() override { return mesh_.get(); }
+  const ParameterSet& parameters() override { return model().parameters(); }
+  Mesh* mesh() override { return mesh_ ? &*mesh_ : nullptr; }
   const ParameterSet& whole_parameters() override {
-    return whole_ ? whole_->gather() : model_->parameters();
+    if (whole_) gather_model(*mesh_, parameters(), *whole_);
+    return whole_ && runtime_.rank() == 0 ? *whole_ : parameters();
   }
 
  private:
+  Model& model() { return *made_.models[0]; }
+  Loss& loss() { return *made_.loss; }
   /// Makes the model, its loss and its updater, which replace the former ones. Collective.
   void build() {
     whole_.reset();
@@ -249,39 +243,37 @@ class CpuLearner final : public Learner, private Stateful {
     average_.reset();
     rank_means_.reset();
     updater_.reset();
-    model_ = make_model(config_, runtime_, task_, catalog_, mesh_.get(), device_, origin_);
-    loss_ = make_loss(config_, task_, mesh_.get(), *model_);
-    ParameterSet& parameters = model_->parameters();
+    made_ = make_models(config_, runtime_, task_, catalog_, mesh(), device_, origin_);
+    ParameterSet& parameters = model().parameters();
     updater_ = make_updater(config_, catalog_.optimizers.at(config_.optimizer), runtime_, task_,
-                            parameters, clock_, mesh_.get());
+                            parameters, clock_, mesh());
     rank_means_.emplace(runtime_, parameters);
     parameters.accumulate(config_.accumulation);
     if (config_.weight_average > 0.0f) average_.emplace(parameters, config_.weight_average);
-    if (mesh_ == nullptr) return;
+    if (!mesh_) return;
     if (mesh_->stage().count > 1) {
-      pipeline_.emplace(*mesh_, *model_, *loss_, config_.accumulation);
+      pipeline_.emplace(*mesh_, made_.models, loss(), config_.accumulation);
       pipeline_->share_table();
     }
-    whole_.emplace(*mesh_, parameters);
+    ModelSetting whole = model_setting(config_, task_);
+    whole.parameters = &whole_.emplace(std::nullopt);
+    catalog_.models.at(config_.model).make(whole, device_);
   }
-  void visit_state(StateVisitor& visitor) override {
-    if (mesh_ == nullptr) return visit_own_state(visitor);
-    MeshVisitor whole(visitor, *mesh_, model_->parameters());
-    visit_own_state(whole);
-    if (visitor.is_restoring() && pipeline_) pipeline_->share_table();
-  }
-  /// Visits the state of this rank's part of the model.
-  void visit_own_state(StateVisitor& visitor) {
+  void visit_state(StateVisitor& given) override {
+    std::optional<WholeVisitor> whole;
+    if (mesh_) whole.emplace(given, *mesh_, parameters());
+    StateVisitor& visitor = whole ? *whole : given;
     rank_means_->visit_state(visitor, updater_->ranks_differ());
     if (average_) average_->visit_state(visitor);
     visitor.part_of_sum("loss", sums_.loss);
     visitor.part_of_sum("score", sums_.score);
     visitor.part_of_sum("rows", sums_.rows);
     updater_->visit_state(visitor);
+    if (visitor.is_restoring() && pipeline_) pipeline_->share_table();
   }
   /// Adds `sums` to those of this rank, unless another rank of the mesh counts the same samples.
   void count(const LossSums& sums) {
-    if (mesh_ == nullptr || mesh_->counts_loss()) sums_ += sums;
+    if (!mesh_ || mesh_->counts_loss()) sums_ += sums;
   }
   /// Exchanges the weights and their running mean, if there is one.
   void swap_average() {
@@ -291,11 +283,11 @@ class CpuLearner final : public Learner, private Stateful {
   }
   LossSums run(const Batch& batch, bool is_training, float row_weight) {
     const std::span<const float> output =
-        model_->forward(batch.inputs, {.is_training = is_training,
+        model().forward(batch.inputs, {.is_training = is_training,
                                        .samples = batch.samples,
                                        .epoch = batch.epoch,
                                        .first_position = batch.first_position});
-    return loss_->evaluate(output, batch.targets, row_weight);
+    return loss().evaluate(output, batch.targets, row_weight);
   }
 
   Config config_;
@@ -304,17 +296,16 @@ class CpuLearner final : public Learner, private Stateful {
   const Catalog& catalog_;
   const bool joins_;               // whether ranks without samples join
   const double samples_per_step_;  // samples of this rank in a full step
-  std::unique_ptr<Mesh> mesh_;     // null if the model is whole on each rank
+  std::optional<Mesh> mesh_;       // set if the model is split
   Device device_;
   std::string origin_;
-  std::unique_ptr<Model> model_;
-  std::unique_ptr<Loss> loss_;
+  RankModels made_;
   SteadyClock clock_;
   std::unique_ptr<ParameterUpdater> updater_;
   std::optional<WeightAverage> average_;
   std::optional<RankMeans> rank_means_;
-  std::optional<Pipeline> pipeline_;  // set if the model has several stages
-  std::optional<WholeModel> whole_;   // set if the model is split
+  std::optional<Pipeline> pipeline_;   // set if the model has several stages
+  std::optional<ParameterSet> whole_;  // of the whole model, set if the model is split
   LossSums sums_;
 };
 

@@ -197,11 +197,14 @@ Summary describe_job(const Config& config, Runtime& runtime, const Task& task, L
                   .compression_decisions = plan.compression_decisions,
                   .fusion_bytes = plan.fusion_bytes,
                   .shard = config.shard,
+                  .parameters_per_rank =
+                      gather(runtime, "parameters per rank", learner.parameters().element_count()),
                   .weights_hash = hash_of_weights(runtime, learner),
                   .curve = std::move(curve)};
   if (const auto memory = learner.memory()) {
     summary.optimizer_bytes = memory->optimizer_bytes;
     summary.gradient_bytes = memory->gradient_bytes;
+    summary.activation_bytes = memory->activation_bytes;
   }
   return summary;
 }

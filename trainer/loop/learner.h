@@ -24,10 +24,11 @@ namespace kolo::trainer {
 
 class Mesh;
 
-/// Memory that updates need on this rank, beside weights and activations.
+/// Memory that training needs on this rank, beside weights.
 struct UpdateMemory {
-  std::size_t optimizer_bytes = 0;  ///< Bytes of the optimizer's state, such as moments.
-  std::size_t gradient_bytes = 0;   ///< Bytes of gradients in the runtime's arena, without rows.
+  std::size_t optimizer_bytes = 0;   ///< Bytes of the optimizer's state, such as moments.
+  std::size_t gradient_bytes = 0;    ///< Bytes of gradients in the runtime's arena, without rows.
+  std::size_t activation_bytes = 0;  ///< See `RankModels`.
 };
 
 /// The weight of a rank in a step with an uneven number of samples.
@@ -43,6 +44,7 @@ struct StepReport {
   /// training thread spent in Kolo, which includes sums that it computed there. On a GPU, it is the
   /// time in which the model's stream waited for averages.
   std::chrono::nanoseconds exposed{0};
+  std::chrono::nanoseconds waited{0};  ///< Time in which the passes waited for other stages.
   bool is_skipped = false;  ///< Whether the averages overflowed, so that nothing was updated.
 };
 
@@ -102,7 +104,7 @@ class Learner {
   /// Statistics of sparse gradients. Call between steps.
   virtual std::vector<CompressionStats> compression_stats() const = 0;
   virtual float loss_scale() const = 0;  ///< Loss scale of the next step; 1 without loss scaling.
-  /// Memory of updates on this rank; empty on a GPU.
+  /// Memory of training on this rank; empty on a GPU.
   virtual std::optional<UpdateMemory> memory() { return std::nullopt; }
 
   /// Describes which weights were loaded from a file and which are new; empty unless there are

@@ -5,13 +5,6 @@
 #include <utility>
 
 namespace kolo::trainer {
-namespace {
-
-BufferView view_of(std::span<float> values) {
-  return {values.data(), values.size(), DType::kFloat32};
-}
-
-}  // namespace
 
 GradientSet register_gradients(Group& group, const ParameterSet& parameters,
                                const GradientStorage& storage, GradientOptions options) {
@@ -30,12 +23,11 @@ GradientSet register_gradients(Group& group, const ParameterSet& parameters,
 void broadcast_values(Group& group, ParameterSet& parameters) {
   std::vector<Ticket> tickets;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const BufferView values = view_of(parameters[i].value());
-    tickets.push_back(group.broadcast("parameter " + parameters[i].name(), values, 0));
+    tickets.push_back(
+        group.broadcast("parameter " + parameters[i].name(), parameters[i].value(), 0));
   }
   for (Buffer& buffer : parameters.buffers()) {
-    const BufferView values = view_of(buffer.value.span());
-    tickets.push_back(group.broadcast("buffer " + buffer.name, values, 0));
+    tickets.push_back(group.broadcast("buffer " + buffer.name, buffer.value.span(), 0));
   }
   for (Ticket& ticket : tickets) ticket.wait();
 }

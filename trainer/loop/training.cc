@@ -107,6 +107,8 @@ class Training final : private Stateful {
     if (report.is_skipped) ++skipped_steps_;
     meter_.add({.time = StepClock::now() - begin,
                 .exposed = report.exposed,
+                .passes = computed,
+                .waited = report.waited,
                 .samples = samples,
                 .wire_bytes = network_bytes_sent() - sent_before});
     if (balance_.after_step(computed)) deal_out_samples();
@@ -115,7 +117,7 @@ class Training final : private Stateful {
   /// Returns the payload bytes that this rank has sent to other nodes, in all groups.
   std::uint64_t network_bytes_sent() {
     const Mesh* const mesh = learner_.mesh();
-    return runtime_.network_bytes_sent() + (mesh == nullptr ? 0 : mesh->network_bytes_sent());
+    return mesh == nullptr ? runtime_.network_bytes_sent() : mesh->network_bytes_sent();
   }
 
   void deal_out_samples() {

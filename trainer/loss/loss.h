@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "trainer/data/dataset.h"
+#include "trainer/layers/layer.h"
 #include "trainer/tensor.h"
 
 namespace kolo::trainer {
@@ -58,6 +61,10 @@ class Loss {
 /// Softmax cross-entropy of rows of logits, in nats. The score of a row is 1 if its largest logit
 /// is the target's, otherwise 0.
 ///
+/// Ranks may divide the classes: each rank then has the logits and computes the gradient of its
+/// part of the classes. They exchange four numbers per row instead of the logits, and get equal
+/// sums.
+///
 /// Targets: one int32 tensor, with each row's class, or kNoTarget for a row that does not count.
 class SoftmaxCrossEntropy final : public Loss {
  public:
@@ -67,6 +74,7 @@ class SoftmaxCrossEntropy final : public Loss {
     /// Share of each target that gradients spread over all classes, in [0, 1); losses ignore it.
     /// Source: Szegedy et al., "Rethinking the Inception Architecture", CVPR 2016.
     float label_smoothing = 0.0f;
+    TensorRanks ranks = {};  ///< Ranks that divide the classes; `evaluate` is collective over them.
   };
 
   explicit SoftmaxCrossEntropy(const Options& options);
@@ -78,10 +86,34 @@ class SoftmaxCrossEntropy final : public Loss {
   std::span<const float> gradient() const override { return gradient_.span(); }
 
  private:
+  /// What the logits of a rank's part of the classes tell about a row.
+  struct Known {
+    float best_logit;    // largest logit
+    float log_rest;      // logarithm of the sum of exponentials of the logits, minus best_logit
+    float best_class;    // first class with the largest logit
+    float target_logit;  // logit of the target, or 0 if another rank has the target
+
+    double log_sum() const { return double{best_logit} + double{log_rest}; }
+  };
+
+  /// Whether this rank has class `target`.
+  bool has(std::size_t target) const { return target - first_ < classes_; }
+  std::span<float> row_of(std::size_t row) {
+    return gradient_.span().subspan(row * classes_, classes_);
+  }
+  /// Computes the softmax of each row of `all` over this rank's classes, and exchanges what the
+  /// ranks know about the rows.
+  void exchange(std::span<const float> all, std::span<const std::int32_t> targets);
+  /// Turns the softmax of a row over this rank's classes into the gradient, for `target`. Adds loss
+  /// and score of the row to `sums`.
+  void combine(std::size_t row, std::size_t target, float weight, LossSums& sums);
   void smooth(std::span<float> gradient, std::size_t target, float weight) const;
 
   Options options_;
-  Tensor gradient_;  // [rows, classes]
+  std::size_t first_;         // first class of this rank
+  std::size_t classes_;       // number of classes of this rank
+  Tensor gradient_;           // [rows, classes_]
+  std::vector<Known> known_;  // [ways, rows]; empty unless ranks divide the classes
 };
 
 /// Half the squared difference between each output number and its target. The score of a row is the

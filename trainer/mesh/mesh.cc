@@ -14,19 +14,18 @@
 namespace kolo::trainer {
 namespace {
 
-/// Parses "AXIS=NUMBER" into the number of ranks of that axis. Returns false for another form.
-bool read_axis(std::string_view text, std::size_t& data, std::size_t& tensor,
-               std::size_t& pipeline) {
-  const std::pair<std::string_view, std::size_t*> axes[] = {
-      {"data=", &data}, {"tensor=", &tensor}, {"pipeline=", &pipeline}};
-  for (const auto& [name, ranks] : axes) {
-    if (!text.starts_with(name)) continue;
-    text.remove_prefix(name.size());
-    const char* const end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, *ranks);
-    return error == std::errc() && stop == end && *ranks > 0;
-  }
-  return false;
+/// Parses "AXIS=NUMBER" into the axis of `shape`. Returns false for another form.
+bool read_axis(std::string_view text, MeshShape& shape) {
+  const std::size_t name_end = std::min(text.find('='), text.size() - 1) + 1;
+  const std::string_view name = text.substr(0, name_end);
+  std::size_t* const ranks = name == "data="       ? &shape.data
+                             : name == "tensor="   ? &shape.tensor
+                             : name == "pipeline=" ? &shape.pipeline
+                                                   : nullptr;
+  if (ranks == nullptr) return false;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + name_end, end, *ranks);
+  return error == std::errc() && stop == end && *ranks > 0;
 }
 
 /// Makes the group of all ranks with the same `color`, in the order of `key`. Collective.
@@ -44,19 +43,18 @@ void require(bool condition, const std::string& what) {
 }  // namespace
 
 MeshShape parse_mesh(const std::string& text, std::size_t ranks) {
-  std::size_t data = 0;
-  MeshShape shape;
+  MeshShape shape{.data = 0};
   std::string_view rest = text == "auto" ? std::string_view() : std::string_view(text);
   while (!rest.empty()) {
     const std::string_view axis = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), axis.size() + 1));
-    require(read_axis(axis, data, shape.tensor, shape.pipeline),
+    require(read_axis(axis, shape),
             fmt::format("--mesh {}: '{}' is not data=N, tensor=N or pipeline=N, with a number "
                         "above 0",
                         text, axis));
   }
   const std::size_t of_model = shape.tensor * shape.pipeline;
-  shape.data = data > 0 ? data : ranks / of_model;
+  if (shape.data == 0) shape.data = ranks / of_model;
   require(
       shape.data * of_model == ranks,
       fmt::format("--mesh {}: data {} x tensor {} x pipeline {} is not the number of ranks, {}; "
@@ -70,20 +68,19 @@ void require_splittable(const Config& config, const Options& options, const Mesh
                         const Catalog& catalog) {
   if (!shape.splits_model()) return;
   const ModelEntry& entry = catalog.models.at(config.model);
+  const std::string mesh = "--mesh " + config.mesh + ": ";
   require(entry.deal != nullptr,
-          fmt::format("--mesh {}: --model {} cannot be split; gpt and mlp can", config.mesh,
-                      config.model));
+          mesh + "--model " + config.model + " cannot be split; gpt and mlp can");
   const ModelDeal deal = entry.deal(config);
-  require(deal.pieces % shape.tensor == 0,
-          fmt::format("--mesh {}: {} {} cannot be dealt out to {} tensor ranks: it must be a "
-                      "multiple of them",
-                      config.mesh, deal.option, deal.pieces, shape.tensor));
+  require(
+      deal.pieces % shape.tensor == 0,
+      fmt::format("{}{} {} cannot be dealt out to {} tensor ranks: it must be a multiple of them",
+                  mesh, deal.option, deal.pieces, shape.tensor));
   require(shape.pipeline <= deal.blocks,
-          fmt::format("--mesh {}: --model {} has {} blocks here, fewer than the {} stages",
-                      config.mesh, config.model, deal.blocks, shape.pipeline));
+          fmt::format("{}--model {} has {} blocks here, fewer than the {} stages", mesh,
+                      config.model, deal.blocks, shape.pipeline));
   const auto refuse = [&](bool condition, const std::string& option) {
-    require(!condition, fmt::format("--mesh {}: {} is for models that are whole on each rank",
-                                    config.mesh, option));
+    require(!condition, mesh + option + " is for models that are whole on each rank");
   };
   refuse(config.shard != "none", "--shard " + config.shard);
   refuse(config.uneven == "join", "--uneven join");
@@ -109,22 +106,9 @@ Mesh::Mesh(Runtime& runtime, const MeshShape& shape)
 TensorRanks Mesh::tensor_ranks() {
   return {.index = shape_.tensor_index(world_.rank()),
           .ways = shape_.tensor,
-          .sum =
-              [this](std::string_view name, std::span<float> values) {
-                communicate([&] {
-                  tensor_.all_reduce(name, {values.data(), values.size(), DType::kFloat32}).wait();
-                });
-              },
-          .gather =
-              [this](std::string_view name, std::span<double> all) {
-                communicate([&] {
-                  tensor_.all_gather(name, {all.data(), all.size(), DType::kFloat64}).wait();
-                });
-              }};
-}
-
-std::uint64_t Mesh::network_bytes_sent() const {
-  return data_.network_bytes_sent() + tensor_.network_bytes_sent();
+          .sum = [this](std::string_view name, std::span<float> values) {
+            communicate([&] { tensor_.all_reduce(name, values).wait(); });
+          }};
 }
 
 }  // namespace kolo::trainer

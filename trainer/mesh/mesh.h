@@ -15,9 +15,8 @@ namespace kolo::trainer {
 struct Catalog;
 struct Config;
 
-/// The axes along which the ranks of a job share its work. The ranks of a tensor group have
-/// adjacent numbers because they exchange most; the stages of a pipeline, which exchange least, are
-/// farthest apart.
+/// The axes along which the ranks of a job share its work. The ranks of a tensor group exchange
+/// most and have adjacent numbers; the stages of a pipeline exchange least and are farthest apart.
 ///
 ///     data=2,tensor=2,pipeline=2        stage 0         stage 1
 ///                            data 0     rank 0, 1       rank 4, 5
@@ -75,19 +74,17 @@ class Mesh {
   Group& data() { return data_; }
   /// The group of the ranks that divide this stage's blocks; they have the same samples.
   Group& tensor() { return tensor_; }
-  /// Returns the exchanges of the tensor group for the layers of a model. This object must outlive
-  /// them.
+  /// Returns the exchanges of the tensor group for layers, which this object outlives.
   TensorRanks tensor_ranks();
-  /// Whether this rank counts the loss of its samples. One rank does so for each sample: the first
-  /// of its tensor group in the last stage.
+  /// Whether this rank is the one that counts the loss of its samples.
   bool counts_loss() const { return stage().is_last() && is_first_of_tensor(); }
-  /// Whether this rank is the first of its tensor group. The first rank counts what all ranks of
-  /// the group have.
+  /// Whether this rank counts what all ranks of its tensor group have.
   bool is_first_of_tensor() const { return shape_.tensor_index(world_.rank()) == 0; }
 
-  /// Returns the payload bytes that this rank has sent to other nodes in the data and tensor
-  /// groups.
-  std::uint64_t network_bytes_sent() const;
+  /// Returns the payload bytes that this rank has sent to other nodes, in all groups.
+  std::uint64_t network_bytes_sent() const {
+    return world_.network_bytes_sent() + data_.network_bytes_sent() + tensor_.network_bytes_sent();
+  }
 
   /// Calls `exchange`, which waits for messages, and counts its time as exposed communication.
   template <typename Exchange>

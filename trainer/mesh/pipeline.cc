@@ -1,93 +1,114 @@
 #include "trainer/mesh/pipeline.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "trainer/kernels/kernels.h"
 
 namespace kolo::trainer {
-Pipeline::Pipeline(Mesh& mesh, Model& model, Loss& loss, std::size_t passes)
-    : mesh_(mesh),
-      model_(model),
-      loss_(loss),
-      passes_(passes),
-      stage_(mesh.stage()),
-      distance_(static_cast<int>(mesh.shape().stage_ranks())),
-      kept_(stage_.count - stage_.index + 1) {
-  if (Parameter* const table = model.shared_table()) {
-    table->owner().accumulate(passes);
-    table_gradient_ = Tensor(table->shape());
+namespace {
+
+/// Views `values` as the buffer of a message to send.
+BufferView to_send(std::span<const float> values) {
+  return {const_cast<float*>(values.data()), values.size(), DType::kFloat32};
+}
+
+}  // namespace
+
+std::size_t open_passes(const Stage& stage, std::size_t passes) {
+  return std::min(passes, stage.count - stage.index);
+}
+
+std::vector<StagePass> order_of_passes(const Stage& stage, std::size_t passes) {
+  const std::size_t ahead = open_passes(stage, passes) - 1;
+  std::vector<StagePass> order;
+  for (std::size_t pass = 0; pass < passes + ahead; ++pass) {
+    if (pass < passes) order.push_back({true, pass});
+    if (pass >= ahead) order.push_back({false, pass - ahead});
   }
+  return order;
+}
+
+Pipeline::Pipeline(Mesh& mesh, std::span<const std::unique_ptr<Model>> models, Loss& loss,
+                   std::size_t passes)
+    : mesh_(mesh),
+      models_(models),
+      loss_(loss),
+      stage_(mesh.stage()),
+      order_(order_of_passes(stage_, passes)),
+      distance_(static_cast<int>(mesh.shape().stage_ranks())),
+      inputs_(models.size() + 1),
+      outputs_sent_(models.size()),
+      gradients_sent_(models.size()),
+      table_(models[0]->shared_table()) {
+  if (table_ == nullptr) return;
+  table_->owner().accumulate(passes);
+  table_gradient_ = Tensor(table_->shape());
+  if (stage_.is_first()) table_->share();  // the last stage contributes, too
 }
 
 LossSums Pipeline::train(const Batch& batch, float row_weight) {
-  take_input(forwards_, batch, true);
-  if (forwards_ + 1 < passes_) expect_input(forwards_ + 1);
-  const std::span<const float> output = forward(forwards_++);
-  LossSums sums;
-  if (stage_.is_last()) {
-    sums = loss_.evaluate(output, batch.targets, row_weight);
-    backward(loss_.gradient());
-  } else {
-    if (output_gradient_.size() == 0) output_gradient_ = Tensor({output.size()});
-    send(output, stage_after(), kActivation);
-    const std::size_t after = stage_.count - 1 - stage_.index;
-    while (forwards_ - backwards_ > after || (forwards_ == passes_ && backwards_ < passes_)) {
-      Ticket gradient = receive(output_gradient_.span(), stage_after(), kGradient);
-      if (in_layers_ != backwards_) forward(backwards_);
-      wait(gradient);
-      backward(output_gradient_.span());
-    }
-  }
-  if (backwards_ < passes_) return sums;
+  const std::size_t pass = order_[next_].pass;
+  const LossSums sums = forward(pass, batch, true, row_weight);
+  while (++next_ < order_.size() && !order_[next_].is_forward) backward(order_[next_].pass);
+  if (next_ < order_.size()) return sums;
   complete_table();
-  forwards_ = backwards_ = 0;
+  next_ = 0;
   return sums;
 }
 
-LossSums Pipeline::evaluate(const Batch& batch) {
-  take_input(0, batch, false);
-  const std::span<const float> output = forward(0);
-  if (stage_.is_last()) return loss_.evaluate(output, batch.targets, 1.0f);
-  send(output, stage_after(), kActivation);
-  return {};
-}
+LossSums Pipeline::evaluate(const Batch& batch) { return forward(0, batch, false, 1.0f); }
 
-void Pipeline::take_input(std::size_t pass, const Batch& batch, bool is_training) {
-  Kept& into = kept(pass);
-  into.pass = {.is_training = is_training,
-               .samples = batch.samples,
-               .epoch = batch.epoch,
-               .first_position = batch.first_position};
+LossSums Pipeline::forward(std::size_t pass, const Batch& batch, bool is_training,
+                           float row_weight) {
+  Input& input = input_of(pass);
   if (stage_.is_first()) {
-    const TensorView& input = batch.inputs.at(0);
-    into.dtype = input.dtype();
-    into.bytes.assign(input.bytes().begin(), input.bytes().end());
-    return;
+    const TensorView& given = batch.inputs.at(0);
+    input.dtype = given.dtype();
+    input.bytes.assign(given.bytes().begin(), given.bytes().end());
+  } else if (!input.arrival) {
+    expect_input(pass);
   }
-  if (!input_) expect_input(pass);
-  wait(*input_);
-  input_.reset();
+  wait(input.arrival);
+  if (is_training && 2 * (pass + 1) < order_.size()) expect_input(pass + 1);
+  const std::size_t place = pass % models_.size();
+  wait(outputs_sent_[place]);
+  wait(gradients_sent_[place]);
+  const TensorView view(input.dtype, input.bytes);
+  const std::span<const float> output =
+      models_[place]->forward({&view, 1}, {.is_training = is_training,
+                                           .samples = batch.samples,
+                                           .epoch = batch.epoch,
+                                           .first_position = batch.first_position});
+  if (stage_.is_last()) return loss_.evaluate(output, batch.targets, row_weight);
+  outputs_sent_[place] = mesh_.world().send(to_send(output), stage_after(), kActivation);
+  if (output_gradient_.size() == 0) output_gradient_ = Tensor({output.size()});
+  if (is_training && pass == 0) expect_gradient();
+  return {};
 }
 
 void Pipeline::expect_input(std::size_t pass) {
   if (stage_.is_first()) return;
-  std::vector<std::byte>& bytes = kept(pass).bytes;
-  bytes.resize(model_.stage_inputs() * sizeof(float));
-  input_ = receive({reinterpret_cast<float*>(bytes.data()), model_.stage_inputs()}, stage_before(),
-                   kActivation);
+  Input& input = input_of(pass);
+  const std::size_t elements = models_[0]->stage_inputs();
+  input.bytes.resize(elements * sizeof(float));
+  input.arrival = mesh_.world().recv({input.bytes.data(), elements, DType::kFloat32},
+                                     stage_before(), kActivation);
 }
 
-std::span<const float> Pipeline::forward(std::size_t pass) {
-  const TensorView input(kept(pass).dtype, kept(pass).bytes);
-  in_layers_ = pass;
-  return model_.forward({&input, 1}, kept(pass).pass);
+void Pipeline::expect_gradient() {
+  if (stage_.is_last()) return;
+  gradient_ = mesh_.world().recv(output_gradient_.span(), stage_after(), kGradient);
 }
 
-void Pipeline::backward(std::span<const float> output_gradient) {
-  model_.backward(output_gradient);
-  if (!stage_.is_first()) send(model_.input_gradient(), stage_before(), kGradient);
-  ++backwards_;
+void Pipeline::backward(std::size_t pass) {
+  const std::size_t place = pass % models_.size();
+  Model& model = *models_[place];
+  wait(gradient_);
+  model.backward(stage_.is_last() ? loss_.gradient() : output_gradient_.span());
+  if (2 * (pass + 1) < order_.size()) expect_gradient();
+  if (stage_.is_first()) return;
+  gradients_sent_[place] =
+      mesh_.world().send(to_send(model.input_gradient()), stage_before(), kGradient);
 }
 
 int Pipeline::other_end() const {
@@ -96,39 +117,36 @@ int Pipeline::other_end() const {
 }
 
 void Pipeline::complete_table() {
-  Parameter* const table = model_.shared_table();
-  if (table == nullptr) return;
+  if (table_ == nullptr) return;
+  std::optional<Ticket> gradient;
   if (stage_.is_first()) {
-    Ticket gradient = receive(table_gradient_.span(), other_end(), kTableGradient);
+    gradient = mesh_.world().recv(table_gradient_.span(), other_end(), kTableGradient);
     wait(gradient);
-    add(table->gradient(), table_gradient_.span(), table->gradient());
+    add(table_->gradient(), table_gradient_.span(), table_->gradient());
   } else {
-    send(table->gradient(), other_end(), kTableGradient);
+    gradient = mesh_.world().send(table_->gradient(), other_end(), kTableGradient);
+    wait(gradient);
   }
-  for (std::size_t pass = 0; pass < passes_; ++pass) table->contributed();
+  for (std::size_t pass = 0; 2 * pass < order_.size(); ++pass) table_->contributed();
 }
 
 void Pipeline::share_table() {
-  Parameter* const table = model_.shared_table();
-  if (table == nullptr) return;
-  if (stage_.is_first()) {
-    send(std::as_const(*table).value(), other_end(), kTableValue);
-  } else {
-    Ticket values = receive(table->value(), other_end(), kTableValue);
-    wait(values);
-  }
+  if (table_ == nullptr) return;
+  mesh_.communicate([&] {
+    if (stage_.is_first()) {
+      mesh_.world().send(table_->value(), other_end(), kTableValue).wait();
+    } else {
+      mesh_.world().recv(table_->value(), other_end(), kTableValue).wait();
+    }
+  });
 }
 
-void Pipeline::send(std::span<const float> values, int peer, Tag tag) {
-  Sent& sent = sent_[next_sent_++ % sent_.size()];
-  if (sent.ticket) wait(*sent.ticket);
-  if (sent.memory.size() < values.size()) sent.memory = Tensor({values.size()});
-  std::ranges::copy(values, sent.memory.data());
-  sent.ticket = mesh_.world().send({sent.memory.data(), values.size(), DType::kFloat32}, peer, tag);
-}
-
-Ticket Pipeline::receive(std::span<float> values, int peer, Tag tag) {
-  return mesh_.world().recv({values.data(), values.size(), DType::kFloat32}, peer, tag);
+void Pipeline::wait(std::optional<Ticket>& ticket) {
+  if (!ticket) return;
+  const auto begin = std::chrono::steady_clock::now();
+  ticket->wait();
+  ticket.reset();
+  waited_ += std::chrono::steady_clock::now() - begin;
 }
 
 }  // namespace kolo::trainer

@@ -1,50 +1,57 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
-#include <string>
+#include <string_view>
+#include <vector>
 
+#include "comm/base/check.h"
+#include "trainer/checkpoint/state_visitor.h"
 #include "trainer/mesh/mesh.h"
 #include "trainer/parameter_set.h"
-#include "trainer/tensor.h"
 
 namespace kolo::trainer {
 
-/// Fills the parameters of this rank's part of a model from the parameters of the whole model with
-/// the same names. Before: the whole model has all these names.
-void take_parts(const ParameterSet& whole, ParameterSet& parts);
+/// Copies the values of a split model to `whole` on rank 0 of the job. `whole` has the parameters
+/// of the whole model, `parts` those of this rank. Collective over all ranks.
+void gather_model(Mesh& mesh, const ParameterSet& parts, ParameterSet& whole);
 
-/// Puts the parts of one tensor together: the `values` of all ranks of the tensor group, each
-/// shaped like `parameter`. Only rank `root` of this group gets the whole tensor. Collective over
-/// the tensor group.
-Tensor gather_parts(Mesh& mesh, const Parameter& parameter, std::span<const float> values,
-                    std::size_t root);
-
-/// Gathers the parameters of a split model on rank 0, in the order in which the whole model
-/// registers them.
+/// Passes the state of a split model to another visitor in the form that the whole model has, so
+/// that a checkpoint can be resumed on any mesh. A piece with the name of a parameter becomes a
+/// piece of its whole tensor: one rank of the tensor group saves it, in turn, and all restore it.
 ///
-/// Collective: all ranks make the same calls. Threads: one. `mesh` and `parts` outlive this object.
-class WholeModel {
+/// Collective when saving. Threads: one. All arguments outlive this object.
+class WholeVisitor final : public StateVisitor {
  public:
-  WholeModel(Mesh& mesh, const ParameterSet& parts);
+  WholeVisitor(StateVisitor& inner, Mesh& mesh, const ParameterSet& parameters)
+      : inner_(inner), mesh_(mesh), parameters_(parameters) {}
 
-  /// The number of elements of the whole model.
-  std::size_t element_count() const { return elements_; }
-  /// Returns the parameters of the whole model on rank 0, and the parts of this rank on other
-  /// ranks. The result is valid until the next call.
-  const ParameterSet& gather();
+  bool is_restoring() const override { return inner_.is_restoring(); }
+  bool has_other_ranks() const override { return inner_.has_other_ranks(); }
+  using StateVisitor::shared;
+  void shared(std::string_view name, std::vector<double>& list) override {
+    inner_.shared(name, list);
+  }
+  void part_of_sum(std::string_view name, double& value) override {
+    inner_.part_of_sum(name, value);
+  }
+  /// Leaves the bytes empty: gradients of split models are not compressed, and a float16 wire
+  /// measures its scales again after a restart.
+  void bytes_of_ranks(std::string_view name, std::vector<std::vector<std::byte>>& bytes) override {
+    bytes.assign(1, {});
+    if (!is_restoring()) inner_.bytes_of_ranks(name, bytes);
+  }
+
+ protected:
+  void visit(Reach reach, std::string_view name, const Piece& piece) override;
+  void visit_shard(std::string_view, const Piece&, std::size_t) override {
+    check(false, "a split model has no shards");
+  }
 
  private:
-  /// Returns the names and shapes of a stage's tensors, one line each, on rank 0 and on the ranks
-  /// of the stage.
-  std::string describe(std::size_t stage);
-  /// Moves a whole tensor from the first rank of a stage to rank 0.
-  void move_to_first(std::size_t stage, Tensor& whole);
-
+  StateVisitor& inner_;
   Mesh& mesh_;
-  const ParameterSet& parts_;
-  std::size_t elements_ = 0;
-  ParameterSet whole_{0};
+  const ParameterSet& parameters_;
+  std::size_t saved_ = 0;  // number of pieces of parameters saved so far
 };
 
 }  // namespace kolo::trainer

@@ -10,7 +10,6 @@
 #include "trainer/layers/elementwise.h"
 #include "trainer/layers/linear.h"
 #include "trainer/layers/normalization.h"
-#include "trainer/layers/tensor_sum.h"
 #include "trainer/layers/transformer_blocks.h"
 #include "trainer/models/gpt_reader.h"
 
@@ -140,11 +139,12 @@ Gpt::Options Gpt::options(const ModelSetting& setting) {
           .model = config,
           .seed = config.seed,
           .ranks = setting.tensor,
-          .stage = setting.stage};
+          .stage = setting.stage,
+          .parameters = setting.parameters};
 }
 
 Gpt::Gpt(Device& device, const Options& o)
-    : Model(o.seed), options_(o), rows_(o.sequences * o.chunk.value_or(o.context)) {
+    : Model(o.seed, o.parameters), options_(o), rows_(o.sequences * o.chunk.value_or(o.context)) {
   append_embedding();
   append_blocks(device);
   if (o.stage.is_last()) append_output(device);
@@ -163,7 +163,6 @@ void Gpt::append_embedding() {
                                         .has_positions = has_positions,
                                         .chunk = o.chunk,
                                         .ranks = o.ranks});
-  if (shared_table() != nullptr) embedding_->token().share();
   layers_.append<Dropout>(Dropout::Options{.samples = o.sequences,
                                            .width = o.context * o.model.width,
                                            .mask = {.share = o.model.dropout, .seed = o.seed}});
@@ -196,9 +195,6 @@ void Gpt::append_blocks(Device& device) {
 void Gpt::append_output(Device& device) {
   const Options& o = options_;
   layers_.append<LayerNorm>(parameters(), "final_norm", rows_, o.model.width);
-  if (o.ranks.deal()) {
-    layers_.append<TensorSum>(o.ranks, "output", TensorSum::Of::kGradients, rows_ * o.model.width);
-  }
   if (!o.model.tied) {
     layers_.append<Linear>(device, parameters(), "output",
                            Linear::Options{.rows = rows_,
@@ -206,15 +202,16 @@ void Gpt::append_output(Device& device) {
                                            .outputs = o.tokens,
                                            .deviation = kTransformerDeviation,
                                            .bias = false,
-                                           .part = o.ranks.outputs()});
+                                           .part = o.ranks.outputs(),
+                                           .ranks = o.ranks});
   } else if (embedding_) {
-    layers_.append<Linear>(device, embedding_->token(), rows_);
+    layers_.append<Linear>(device, embedding_->token(), rows_, o.ranks);
   } else {
-    from_first_.emplace(o.seed);
+    from_first_.emplace(std::nullopt);
     Parameter& token =
         from_first_->add("embedding.token", {o.tokens, o.model.width}, {}, o.ranks.outputs());
     from_first_->own_gradients();
-    layers_.append<Linear>(device, token, rows_);
+    layers_.append<Linear>(device, token, rows_, o.ranks);
   }
 }
 

@@ -34,6 +34,7 @@ class Gpt final : public Model {
     std::uint64_t seed;
     TensorRanks ranks = {};  ///< Ranks that divide heads, inner layers and tokens.
     Stage stage = {};        ///< The first stage has the embedding, the last the output layer.
+    ParameterSet* parameters = nullptr;  ///< Set that models share; null: the model has its own.
   };
 
   static ModelEntry entry();

@@ -11,7 +11,6 @@
 #include "trainer/layers/images.h"
 #include "trainer/layers/linear.h"
 #include "trainer/layers/normalization.h"
-#include "trainer/layers/tensor_sum.h"
 
 namespace kolo::trainer {
 namespace {
@@ -67,7 +66,8 @@ ImageModelOptions image_model_options(const ModelSetting& setting) {
           .seed = setting.config.seed,
           .sum_over_ranks = setting.sum_over_ranks,
           .ranks = setting.tensor,
-          .stage = setting.stage};
+          .stage = setting.stage,
+          .parameters = setting.parameters};
 }
 
 void set_image_defaults(Config& config) {
@@ -81,7 +81,7 @@ void set_image_defaults(Config& config) {
 }
 
 ImageClassifier::ImageClassifier(const ImageModelOptions& options)
-    : Model(options.seed),
+    : Model(options.seed, options.parameters),
       takes_pixels_(options.stage.is_first()),
       scaling_(options.scaling),
       pixels_({options.images, options.height, options.width, options.channels}) {}
@@ -91,14 +91,16 @@ float ImageClassifier::he_deviation(std::size_t inputs) {
 }
 
 void ImageClassifier::append_linear(Device& device, const char* name, std::size_t inputs,
-                                    std::size_t outputs, bool input_gradient, const Part& part) {
+                                    std::size_t outputs, bool input_gradient, const Part& part,
+                                    const TensorRanks& ranks) {
   layers_.append<Linear>(device, parameters(), name,
                          Linear::Options{.rows = pixels_.shape()[0],
                                          .inputs = inputs,
                                          .outputs = outputs,
                                          .deviation = he_deviation(inputs),
                                          .input_gradient = input_gradient,
-                                         .part = part});
+                                         .part = part,
+                                         .ranks = ranks});
 }
 
 std::span<const float> ImageClassifier::forward(std::span<const TensorView> inputs,
@@ -169,11 +171,9 @@ ModelEntry Mlp::entry() {
 
 Mlp::Mlp(Device& device, const ImageModelOptions& o) : ImageClassifier(o) {
   const auto begins = [&](std::size_t layer) {
-    if (!o.stage.has(layer, kMlpLayers)) {
-      parameters().leave_out(2);
-      return false;
-    }
-    return true;
+    const bool has = o.stage.has(layer, kMlpLayers);
+    if (!has) parameters().leave_out(2);
+    return has;
   };
   const std::size_t own = o.hidden / o.ranks.ways;  // outputs of fc1 on this rank
   // The output layer is whole on all ranks, because it has few classes.
@@ -183,10 +183,7 @@ Mlp::Mlp(Device& device, const ImageModelOptions& o) : ImageClassifier(o) {
     layers_.append<Relu>(o.images * own);
   }
   if (begins(1)) {
-    append_linear(device, "fc2", o.hidden, o.hidden, true, o.ranks.inputs());
-    if (o.ranks.deal()) {
-      layers_.append<TensorSum>(o.ranks, "fc2", TensorSum::Of::kOutputs, o.images * o.hidden);
-    }
+    append_linear(device, "fc2", o.hidden, o.hidden, true, o.ranks.inputs(), o.ranks);
     layers_.append<Relu>(o.images * o.hidden);
   }
   if (begins(2)) append_linear(device, "fc3", o.hidden, o.classes);

@@ -42,9 +42,10 @@ struct ImageModelOptions {
   std::size_t hidden;  ///< Width of the hidden dense layers.
   PixelScaling scaling;
   std::uint64_t seed;
-  RankSums sum_over_ranks = {};  ///< Sums over ranks for batch norms; see BatchNorm.
-  TensorRanks ranks = {};        ///< Ranks that divide the first hidden layer of Mlp.
-  Stage stage = {};              ///< This rank's range of the dense layers of Mlp.
+  RankSums sum_over_ranks = {};        ///< Sums over ranks for batch norms; see BatchNorm.
+  TensorRanks ranks = {};              ///< Ranks that divide the first hidden layer of Mlp.
+  Stage stage = {};                    ///< This rank's range of the dense layers of Mlp.
+  ParameterSet* parameters = nullptr;  ///< Set that models share; null: the model has its own.
 };
 
 class Device;
@@ -72,7 +73,8 @@ class ImageClassifier : public Model {
 
   /// Appends a dense layer; its weight has the shape [outputs, inputs].
   void append_linear(Device& device, const char* name, std::size_t inputs, std::size_t outputs,
-                     bool input_gradient = true, const Part& part = {});
+                     bool input_gradient = true, const Part& part = {},
+                     const TensorRanks& ranks = {});
 
   Sequential layers_;
 

@@ -51,7 +51,10 @@ struct Config;
 /// Threads: one.
 class Model {
  public:
-  explicit Model(std::uint64_t seed) : parameters_(seed) {}
+  /// The model has the parameters of the set `shared`, or, if that is null, a set of its own with
+  /// initial values by `seed`. `shared` outlives the model.
+  explicit Model(std::uint64_t seed, ParameterSet* shared = nullptr)
+      : own_parameters_(seed), parameters_(shared == nullptr ? own_parameters_ : *shared) {}
   virtual ~Model() = default;
 
   ParameterSet& parameters() { return parameters_; }
@@ -74,14 +77,14 @@ class Model {
   virtual std::span<const float> input_gradient() const { return {}; }
   /// The table that the first and the last stage of a pipeline share, or null if there is none or
   /// this is another stage. It is a parameter of the first stage, which adds up the gradients of
-  /// both stages; the last stage has a copy. On both stages, the gradient expects one contribution
-  /// more per pass than the layers make.
+  /// both stages; the last stage has a copy.
   virtual Parameter* shared_table() { return nullptr; }
-  /// Whether each rank has only its part of the outputs, as DealtCrossEntropy needs it.
+  /// Whether each rank has only its part of the outputs; see SoftmaxCrossEntropy::Options::ranks.
   virtual bool deals_out_outputs() const { return false; }
 
  private:
-  ParameterSet parameters_;
+  ParameterSet own_parameters_;
+  ParameterSet& parameters_;
 };
 
 /// The settings from which a model is made.
@@ -95,6 +98,7 @@ struct ModelSetting {
   RankSums sum_over_ranks = {};          ///< Set if statistics cover the samples of all ranks.
   TensorRanks tensor = {};               ///< Ranks that divide the layers among them.
   Stage stage = {};                      ///< This rank's range of the blocks.
+  ParameterSet* parameters = nullptr;    ///< Set that models share; null: the model has its own.
 };
 
 /// The limits within which ranks can divide a model; see --mesh.

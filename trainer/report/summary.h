@@ -39,25 +39,27 @@ struct Summary {
   double eval_loss = 0.0;
   Metric metric;  ///< The task's metric.
   double eval_metric = 0.0;
-  std::size_t eval_samples = 0;                       ///< Number of samples per evaluation.
-  std::optional<double> eval_bits_per_byte;           ///< Held-out loss in bits per byte of text;
-                                                      ///< empty without text.
-  double samples_per_s = 0.0;                         ///< Samples per second of all ranks, without
-                                                      ///< evaluations.
+  std::size_t eval_samples = 0;              ///< Number of samples per evaluation.
+  std::optional<double> eval_bits_per_byte;  ///< Held-out loss in bits per byte of text, if any.
+  double samples_per_s = 0.0;                ///< Of all ranks, without evaluations.
   std::optional<double> tokens_per_s = std::nullopt;  ///< Tokens per second of all ranks, if any.
   double step_ms = 0.0;
   double compute_ms = 0.0;       ///< Time of a step without exposed communication.
   double exposed_comm_ms = 0.0;  ///< Exposed communication of a step; see StepReport::exposed.
   double data_wait_ms = 0.0;     ///< Time in which a step waited for samples; the mean over steps.
   std::uint64_t wire_bytes_per_step = 0;  ///< Mean bytes between nodes per step, of all ranks.
-  std::vector<CompressionStats> compression_groups;  ///< Statistics of sparse gradients in the last
-                                                     ///< step.
+  std::vector<CompressionStats> compression_groups;  ///< Of sparse gradients in the last step.
   std::vector<CompressionDecision> compression_decisions;
   std::size_t fusion_bytes = 0;
   std::string shard;  ///< State that is sharded over ranks: "none", "optimizer" or "gradients".
-  // Bytes on this rank: of optimizer state, and of gradients other than rows.
+  // Bytes on this rank: of optimizer state, of gradients other than rows, and of activations.
   std::optional<std::size_t> optimizer_bytes = std::nullopt;
   std::optional<std::size_t> gradient_bytes = std::nullopt;
+  std::optional<std::size_t> activation_bytes = std::nullopt;
+  std::vector<std::uint64_t> parameters_per_rank;  ///< Trained elements, by rank.
+  /// Share of the time of a step's passes in which ranks wait for other stages, the mean of all
+  /// ranks; empty if there are no stages.
+  std::optional<double> bubble = std::nullopt;
   std::uint64_t weights_hash = 0;
   double wall_s = 0.0;
   bool is_saved = true;  ///< Whether the run's last checkpoint was written; not in the JSON.

@@ -26,8 +26,8 @@ struct Task {
   Metric metric;
   /// Average bytes of text per held-out row; empty if rows are not text.
   std::optional<double> bytes_per_row = std::nullopt;
-  /// Makes the loss for batches of `batch` samples.
-  std::function<std::unique_ptr<Loss>(std::size_t batch)> make_loss;
+  /// Makes the loss for batches of `batch` samples, of whose classes `ranks` have parts.
+  std::function<std::unique_ptr<Loss>(std::size_t batch, const TensorRanks& ranks)> make_loss;
   /// Average number of rows with a target per training sample; empty if all rows have a target.
   std::optional<double> mean_targets = std::nullopt;
 

@@ -80,9 +80,13 @@ Task classification_task(const Config& config, DataSplit data, std::size_t rows_
           .rows_per_sample = rows_per_sample,
           .unit = std::move(unit),
           .metric = {.name = "accuracy"},
-          .make_loss = [=, smoothing = config.label_smoothing](std::size_t batch) {
-            return std::make_unique<SoftmaxCrossEntropy>(SoftmaxCrossEntropy::Options{
-                .rows = batch * rows_per_sample, .classes = classes, .label_smoothing = smoothing});
+          .make_loss = [=, smoothing = config.label_smoothing](std::size_t batch,
+                                                               const TensorRanks& ranks) {
+            return std::make_unique<SoftmaxCrossEntropy>(
+                SoftmaxCrossEntropy::Options{.rows = batch * rows_per_sample,
+                                             .classes = classes,
+                                             .label_smoothing = smoothing,
+                                             .ranks = ranks});
           }};
 }
 
@@ -154,7 +158,7 @@ TaskEntry rating() {
                                .is_higher_better = false,
                                .is_share = false,
                                .value = [](double mean_square) { return std::sqrt(mean_square); }},
-                    .make_loss = [](std::size_t batch) {
+                    .make_loss = [](std::size_t batch, const TensorRanks&) {
                       return std::make_unique<SquaredError>(batch);
                     }};
           }};

@@ -11,7 +11,7 @@
 #include "tests/trainer/finite_difference.h"
 #include "trainer/layers/tables.h"
 #include "trainer/layers/transformer_blocks.h"
-#include "trainer/loss/dealt_cross_entropy.h"
+#include "trainer/loss/loss.h"
 
 namespace kolo::trainer {
 namespace {
@@ -24,27 +24,14 @@ class Threads {
   TensorRanks of_rank(std::size_t rank) {
     return {.index = rank,
             .ways = kRanks,
-            .sum =
-                [this, rank](std::string_view, std::span<float> values) {
-                  given_[rank].assign(values.begin(), values.end());
-                  all_gave_.arrive_and_wait();
-                  for (std::size_t i = 0; i < values.size(); ++i) {
-                    values[i] = given_[0][i] + given_[1][i];
-                  }
-                  all_gave_.arrive_and_wait();
-                },
-            .gather =
-                [this, rank](std::string_view, std::span<double> all) {
-                  known_[rank] = all;
-                  all_gave_.arrive_and_wait();
-                  const std::size_t part = all.size() / kRanks;
-                  const std::size_t other = 1 - rank;
-                  const std::vector<double> theirs(
-                      known_[other].begin() + static_cast<long>(other * part),
-                      known_[other].begin() + static_cast<long>((other + 1) * part));
-                  all_gave_.arrive_and_wait();
-                  std::ranges::copy(theirs, all.begin() + static_cast<long>(other * part));
-                }};
+            .sum = [this, rank](std::string_view, std::span<float> values) {
+              given_[rank].assign(values.begin(), values.end());
+              all_gave_.arrive_and_wait();
+              for (std::size_t i = 0; i < values.size(); ++i) {
+                values[i] = given_[0][i] + given_[1][i];
+              }
+              all_gave_.arrive_and_wait();
+            }};
   }
   void run(const std::function<void(const TensorRanks&)>& body) {
     std::thread other([&] { body(of_rank(1)); });
@@ -54,7 +41,6 @@ class Threads {
 
  private:
   std::vector<float> given_[kRanks];
-  std::span<double> known_[kRanks];
   std::barrier<> all_gave_{kRanks};
 };
 
@@ -156,7 +142,9 @@ TEST(DealtLayersTest, TheLossOfDealtClassesIsThatOfAllClasses) {
       const Part part = ranks.inputs();
       std::vector<float> own(element_count(part.shape_of({5, kClasses})));
       part.take({5, kClasses}, logits, own);
-      DealtCrossEntropy loss(options, ranks);
+      SoftmaxCrossEntropy::Options dealt = options;
+      dealt.ranks = ranks;
+      SoftmaxCrossEntropy loss(dealt);
       const LossSums sums = loss.evaluate(own, {&view, 1}, 0.5f);
       EXPECT_NEAR(sums.loss, expected.loss, 1e-6 * expected.loss);
       EXPECT_EQ(sums.score, expected.score);

@@ -14,6 +14,7 @@
 #include "tests/trainer/small_data.h"
 #include "trainer/compute/device.h"
 #include "trainer/config.h"
+#include "trainer/mesh/pipeline.h"
 #include "trainer/models/gpt.h"
 #include "trainer/part.h"
 
@@ -130,6 +131,38 @@ TEST(StageTest, EachBlockBelongsToOneStageAndEachStageHasSome) {
       EXPECT_EQ(owners.size(), blocks);
       EXPECT_TRUE(std::ranges::is_sorted(owners));
       EXPECT_EQ(std::set(owners.begin(), owners.end()).size(), count);
+    }
+  }
+}
+
+std::string text_of(const std::vector<StagePass>& order) {
+  std::string text;
+  for (const auto& [is_forward, pass] : order) {
+    text += (is_forward ? " f" : " b") + std::to_string(pass);
+  }
+  return text;
+}
+
+TEST(PassesTest, StagesAlternateBetweenForwardAndBackward) {
+  EXPECT_EQ(text_of(order_of_passes({.index = 0, .count = 2}, 4)), " f0 f1 b0 f2 b1 f3 b2 b3");
+  EXPECT_EQ(text_of(order_of_passes({.index = 1, .count = 2}, 4)), " f0 b0 f1 b1 f2 b2 f3 b3");
+  EXPECT_EQ(text_of(order_of_passes({.index = 0, .count = 4}, 2)), " f0 f1 b0 b1");
+  EXPECT_EQ(text_of(order_of_passes({.index = 1, .count = 3}, 1)), " f0 b0");
+}
+
+TEST(PassesTest, AtMostOpenPassesAreOpen) {
+  for (std::size_t count : {1, 2, 3, 5}) {
+    for (std::size_t passes : {1, 2, 4, 9}) {
+      for (Stage stage{.count = count}; stage.index < count; ++stage.index) {
+        std::size_t open = 0;
+        std::size_t most = 0;
+        for (const auto& [is_forward, pass] : order_of_passes(stage, passes)) {
+          is_forward ? ++open : --open;
+          most = std::max(most, open);
+        }
+        EXPECT_EQ(open, 0u);
+        EXPECT_EQ(most, open_passes(stage, passes));
+      }
     }
   }
 }

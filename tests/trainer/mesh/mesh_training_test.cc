@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/trainer/training_job.h"
+#include "trainer/mesh/rank_models.h"
 
 namespace kolo::trainer {
 namespace {
@@ -76,6 +77,23 @@ TEST_P(MeshTrainingTest, FollowsOneRankWithTheWholeModel) {
   }
   expect_equal_weights(ranks);
   EXPECT_EQ(run(GetParam(), directory_)[0].weights_hash, ranks[0].weights_hash);
+}
+
+TEST_P(MeshTrainingTest, RanksHaveTheMemoryThatIsPredicted) {
+  Config config = mesh_job(GetParam(), directory_);
+  config.optimizer = "adamw";
+  config.steps = 1;
+  const Catalog catalog = built_in_catalog();
+  const Task task = make_task(config, catalog);
+  const std::vector<Summary> ranks = run_ranks(GetParam().ranks, config);
+  const MeshShape shape = parse_mesh(config.mesh, ranks.size());
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const RankLoad load = load_of_rank(config, task, catalog, shape, static_cast<int>(rank));
+    EXPECT_EQ(ranks[rank].parameters_per_rank.at(rank), load.parameters);
+    EXPECT_EQ(ranks[rank].optimizer_bytes, load.optimizer_bytes);
+    EXPECT_EQ(ranks[rank].activation_bytes, load.activation_bytes);
+    EXPECT_EQ(ranks[rank].bubble.has_value(), shape.pipeline > 1);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
