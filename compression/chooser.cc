@@ -103,12 +103,12 @@ double predict_us(const ReducePath& path, const CompressedBucketShape& bucket,
   const double others = bucket.ranks - 1;
   const double rounds = log_step_rounds(bucket.ranks);
   const double work = work_us(path, bucket, costs);
+  const ExchangeNeeds needs = path.method->needs(bucket, costs);
   // Returns the time of rounds with `messages` messages each.
   const auto link = [&](double of_rounds, double messages, double bytes) {
-    return of_rounds * (costs.link.latency_us + messages * costs.message_us) +
+    return needs.exchanges * of_rounds * (costs.link.latency_us + messages * costs.message_us) +
            bytes / costs.link.bytes_per_us;
   };
-  const ExchangeNeeds needs = path.method->needs(bucket, costs);
   const double to_owners = needs.contribution_bytes * others / bucket.ranks;
   const double back = needs.result_bytes * others / bucket.ranks;
   // Work on a chunk overlaps with transfers of other chunks.
@@ -131,7 +131,7 @@ PathPrediction fastest_path(const CompressionMethod& method, const CompressedBuc
   PathPrediction best{.us = kNever};
   for (const ExchangeRoute route :
        {ExchangeRoute::kAllGather, ExchangeRoute::kPairwise, ExchangeRoute::kLogStep}) {
-    if (method.codes_sums && route == ExchangeRoute::kAllGather) continue;
+    if (method.needs_owners && route == ExchangeRoute::kAllGather) continue;
     const ReducePath path{.method = &method, .route = route};
     const double us = predict_us(path, bucket, costs);
     if (us < best.us) best = {.path = path, .us = us};

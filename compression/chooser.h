@@ -47,7 +47,8 @@ struct CompressionChoice {
 ///          every rank sums all contributions, which is about half of their total work.
 /// Latency: once per round; the messages of a round are sent one after the other and travel
 ///          concurrently. All-gather: one round of P-1 messages. Through owners: two such rounds,
-///          or by log steps 2 log2(P) rounds of one message. Dense: as halving and doubling, the
+///          or by log steps 2 log2(P) rounds of one message; twice as many if a method exchanges
+///          two factors. Dense: as halving and doubling, the
 ///          lowest latency, because compression competes with the best dense algorithm.
 /// Threads: pure; any.
 double predict_us(const ReducePath& path, const CompressedBucketShape& bucket,

@@ -25,8 +25,9 @@ struct CompressionCosts {
 };
 
 struct CompressedBucketShape {
-  std::size_t count = 0;  ///< Number of float32 elements.
-  std::size_t pairs = 0;  ///< Number of pairs that each rank would send.
+  std::size_t count = 0;    ///< Number of float32 elements.
+  std::size_t pairs = 0;    ///< Number of pairs that each rank would send.
+  std::size_t factors = 0;  ///< Numbers in the factors of all tensors, if the method sends factors.
   int ranks = 1;
   double pair_bytes = 6;         ///< Bytes of a pair sent to an owner: a 16-bit value and an index.
   double result_pair_bytes = 8;  ///< Bytes of a pair sent back: a float32 sum and an index.
@@ -40,6 +41,7 @@ struct ExchangeNeeds {
   double result_bytes = 0;        ///< Bytes of the results of all owners.
   double pass_us = 0;             ///< Work on elements, for a rank with a core of its own.
   double sum_us = 0;              ///< Work on one contribution by its sender, owner and receiver.
+  int exchanges = 1;              ///< Exchanges that wait for each other and share these bytes.
 };
 
 /// A method to send gradients, which a spec can name. To add a method, add a line to
@@ -49,8 +51,9 @@ struct CompressionMethod {
   std::string_view title;        ///< In reports: "top-k".
   bool takes_density = false;    ///< Specs give the share of elements to send.
   bool takes_threshold = false;  ///< Specs give the magnitude from which a value is sent.
-  /// Owners code the sums too and keep a residual of them. All routes then use owners.
-  bool codes_sums = false;
+  bool takes_rank = false;       ///< Specs give the columns of the factors that are sent.
+  bool needs_owners = false;     ///< All routes use owners.
+  bool codes_sums = false;       ///< Owners code the sums too and keep a residual of them.
   /// Results are close enough to averages of gradients for an adaptive optimizer.
   bool is_close = false;
   bool is_open = false;            ///< The chooser replaces it by a method that competes.
@@ -63,6 +66,8 @@ struct CompressionMethod {
   std::unique_ptr<GradientCodec> (*make_codec)(int rank, const ProcessGrid&,
                                                const SparseOptions&) = nullptr;
   PayloadForms (*forms)(const SparsePlan&) = nullptr;
+  /// As `forms`, for the second exchange of a method that has one: its codec implements `refine`.
+  PayloadForms (*refined_forms)(const SparsePlan&) = nullptr;
 };
 
 /// Methods in the order in which `auto` prefers them; a later method must be faster (chooser.h).
@@ -75,6 +80,7 @@ struct CompressionMethod {
   ENTRY(fp8)                            \
   ENTRY(two_bit)                        \
   ENTRY(sign)                           \
+  ENTRY(power_sgd)                      \
   ENTRY(automatic)
 
 namespace methods {

@@ -146,13 +146,24 @@ void read_threshold(CompressionSpec& spec, std::string_view text, std::string_vi
   }
 }
 
+void read_rank(CompressionSpec& spec, std::string_view text, std::string_view argument) {
+  spec.matrix_rank = read_number<std::size_t>(text, argument);
+  if (spec.matrix_rank == 0) fail(text, "a rank is at least 1");
+}
+
 /// Throws an error for a setting that has no meaning for the spec's method.
 void check_settings(const CompressionSpec& spec, std::string_view text) {
-  if (!spec.method->codes_sums) return;
+  if (!spec.method->needs_owners) return;
   if (spec.route == ExchangeRoute::kAllGather) {
-    fail(text, "sums are coded by their owners: choose route=owners or route=logstep");
+    fail(text, "sums are made by their owners: choose route=owners or route=logstep");
   }
   if (spec.ramp > 0) fail(text, "ramp= is for methods with a density; warmup= is for all");
+  if (!spec.method->codes_sums) {
+    if (spec.rule == CompressionSpec().rule && spec.wire == CompressionSpec().wire) return;
+    fail(text,
+         "factors are sent in float32, and all of their sums come back: leave out dtype and "
+         "rule=");
+  }
   if (spec.wire != CompressionSpec().wire && spec.rule != QuotaRule::kLossless) {
     fail(text, fmt::format("{} would be the dtype of sums, which come back as codes; add "
                            "rule=lossless",
@@ -205,6 +216,7 @@ CompressionSpec CompressionSpec::parse(std::string_view text) {
   std::string_view left = whole.substr(open + 1, whole.size() - open - 2);
   auto* read = method.takes_density     ? read_density
                : method.takes_threshold ? read_threshold
+               : method.takes_rank      ? read_rank
                                         : read_setting;
   for (;; read = read_setting) {
     const std::size_t comma = left.find(',');
@@ -220,6 +232,7 @@ std::string CompressionSpec::to_string() const {
   std::vector<std::string> texts;
   if (method->takes_density) texts.push_back(fmt::format("{}", density));
   if (method->takes_threshold) texts.push_back(fmt::format("{}", threshold));
+  if (method->takes_rank) texts.push_back(fmt::format("{}", matrix_rank));
   for (const Setting& setting : settings()) {
     if (std::string text = setting.print(*this); !text.empty()) texts.push_back(std::move(text));
   }
@@ -234,12 +247,13 @@ std::string compression_help() {
     text += method->name;
     if (method->takes_density && !method->is_open) text += "(DENSITY,SETTING,...)";
     if (method->takes_threshold) text += "(THRESHOLD,SETTING,...)";
+    if (method->takes_rank) text += "(RANK,SETTING,...)";
   }
   text +=
       "; or rules by name with * and ?, of which the first match counts, e.g. "
       "'*.bias=none,*=topk(0.01)'. DENSITY: share of elements that is sent, above 0 and up to 1. "
-      "THRESHOLD: magnitude from which a value is sent, 0.5 if left out. SETTING (the first three: "
-      "dtype of values): ";
+      "THRESHOLD: magnitude from which a value is sent, 0.5 if left out. RANK: columns of the "
+      "factors that are sent, 4 if left out. SETTING (the first three: dtype of values): ";
   std::string_view last;
   for (const Setting& setting : settings()) {
     const bool goes_on = !setting.name.empty() && setting.name == last;
@@ -251,9 +265,14 @@ std::string compression_help() {
   return text;
 }
 
-CompressionSpec CompressionSpec::for_tensor(std::size_t count, std::size_t dimensions) const {
-  if (may_be_coded() && (count < kSmallestSparse || dimensions < 2)) return {};
-  return *this;
+CompressionSpec CompressionSpec::for_tensor(std::span<const std::size_t> shape) const {
+  std::size_t count = 1;
+  for (const std::size_t extent : shape) count *= extent;
+  if (may_be_coded() && (count < kSmallestSparse || shape.size() < 2)) return {};
+  if (!method->takes_rank) return *this;
+  const std::size_t rows = shape[0], columns = count / rows;
+  const std::size_t most = std::min({matrix_rank, rows, columns});
+  return 2 * most * (rows + columns) > count ? CompressionSpec() : *this;
 }
 
 WarmUp CompressionSpec::warm_up() const {

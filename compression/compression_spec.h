@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@ struct CompressionSpec {
   const CompressionMethod* method = &methods::none;
   double density = 0.01;         ///< Share of elements to send, in (0, 1].
   float threshold = 0.5f;        ///< Magnitude from which a value is sent, above 0.
+  std::size_t matrix_rank = 4;   ///< Columns of the factors that approximate a gradient, above 0.
   DType wire = DType::kFloat16;  ///< Dtype of values in messages to owners, or of uncoded sums.
   float momentum = 0;            ///< Factor of momentum correction; 0 means none.
   std::size_t warmup = 0;        ///< Number of dense steps at the start.
@@ -35,8 +37,9 @@ struct CompressionSpec {
   std::string to_string() const;
 
   /// Returns the spec that applies to one tensor: biases, norms and other small tensors are sent
-  /// dense, because they are sensitive to compression and cost little.
-  CompressionSpec for_tensor(std::size_t count, std::size_t dimensions) const;
+  /// dense, because they are sensitive to compression and cost little. So are tensors whose factors
+  /// would have more than half as many numbers.
+  CompressionSpec for_tensor(std::span<const std::size_t> shape) const;
   static constexpr std::size_t kSmallestSparse = 4096;
 
   /// True if the method uses a compressed bucket.

@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3356'4544'4545'464bULL;  // "KFEEDEV3"
+constexpr std::uint64_t kMagic = 0x3456'4544'4545'464bULL;  // "KFEEDEV4"
 constexpr std::string_view kName = "state of error feedback";
 
 using Residual = FeedbackState::Tensor;
@@ -54,6 +54,7 @@ std::vector<std::byte> to_bytes(const FeedbackState& state) {
     writer.floats(tensor.residual);
     writer.floats(tensor.velocity);
     writer.floats(tensor.of_sums);
+    writer.floats(tensor.factor);
   }
   return writer.take();
 }
@@ -69,6 +70,7 @@ FeedbackState feedback_state_from(std::span<const std::byte> bytes) {
     tensor.residual = reader.floats();
     tensor.velocity = reader.floats();
     tensor.of_sums = reader.floats();
+    tensor.factor = reader.floats();
     if (!tensor.of_sums.empty() && tensor.of_sums.size() != tensor.residual.size()) {
       reader.fail("tensor '" + tensor.name + "' has sums of another number of elements");
     }
@@ -97,6 +99,9 @@ FeedbackState remap(std::span<const FeedbackState> old_ranks, const FeedbackShar
       const std::size_t end = std::min(wanted.first + wanted.count, end_of(**part));
       if (first >= end) continue;
       if (before == 0) covered += end - first;
+      if ((*part)->first == wanted.first && (*part)->residual.size() == wanted.count) {
+        sum.factor = (*part)->factor;  // equal on all ranks
+      }
       if (before % share.ranks != share.position) continue;
       for (std::size_t i = first; i < end; ++i) {
         sum.residual[i - sum.first] += (*part)->residual[i - (*part)->first];

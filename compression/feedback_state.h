@@ -11,7 +11,8 @@ namespace kolo {
 struct FeedbackTensor {
   std::string name;
   std::size_t count = 0;
-  std::size_t first = 0;  ///< Index of the part's first element in the tensor.
+  std::size_t first = 0;    ///< Index of the part's first element in the tensor.
+  std::size_t columns = 1;  ///< Elements of the tensor's rows, for methods that send factors.
   friend bool operator==(const FeedbackTensor&, const FeedbackTensor&) = default;
 };
 
@@ -25,6 +26,9 @@ struct FeedbackState {
     /// By element of the part, the residual of its sum; zero if another rank owns the sum. Empty if
     /// the method does not code sums.
     std::vector<float> of_sums = {};
+    /// The right factor of the last step, with which the next one begins. Another factor, or none,
+    /// changes what the next step sends, but loses nothing. Empty unless the method sends factors.
+    std::vector<float> factor = {};
     friend bool operator==(const Tensor&, const Tensor&) = default;
   };
   std::vector<Tensor> tensors;
@@ -50,7 +54,7 @@ struct FeedbackShare {
 /// the old ranks that hold it are numbered from p = 0. The state of old rank p is added to the new
 /// rank at position p mod `ranks`, in ascending p; the sums are multiplied by `factor`. Owners'
 /// residuals of sums are added to the residual, because new ranks own other elements. All old
-/// state is used, whatever parts the old ranks held.
+/// state is used, whatever parts the old ranks held, except factors of other parts.
 ///
 /// Threads: pure; any.
 /// Errors:  KoloError(kData) that names the tensor if no old rank has one of its elements, or only

@@ -39,6 +39,12 @@ std::size_t coded_sums(const SparseLayout& layout, const SparseOptions& options)
   return options.method->codes_sums ? layout.plan.ownership().local_count(layout.position) : 0;
 }
 
+std::vector<std::size_t> factor_counts(const SparseLayout& layout) {
+  std::vector<std::size_t> counts(layout.parts.size());
+  std::ranges::transform(layout.matrices, counts.begin(), &MatrixPart::right_count);
+  return counts;
+}
+
 std::vector<FeedbackTensor> sums_tensors(std::size_t count) {
   if (count == 0) return {};
   return {{.name = "sums", .count = count}};
@@ -52,6 +58,7 @@ GradientCodec::GradientCodec(int rank, const ProcessGrid& grid, SparseOptions op
       feedback_(feedback_tensors(layout_, options_), options_.momentum),
       owned_count_(coded_sums(layout_, options_)),
       sums_feedback_(sums_tensors(owned_count_)),
+      factors_(factor_counts(layout_)),
       owned_sums_(owned_count_),
       sent_(layout_.parts.size()),
       places_(layout_.parts.size()),
@@ -133,6 +140,10 @@ double GradientCodec::residual_norm(std::size_t tensor) const {
 
 FeedbackState GradientCodec::save() const {
   FeedbackState state = feedback_.save();
+  for (std::size_t i = 0; i < state.tensors.size(); ++i) {
+    const std::span<const float> factor = factors_.current(i);
+    state.tensors[i].factor.assign(factor.begin(), factor.end());
+  }
   for_coded_sums([&](const OwnedRun& run) {
     std::vector<float>& kept = state.tensors[run.tensor].of_sums;
     kept.resize(layout_.parts[run.tensor].count);
@@ -172,6 +183,14 @@ void GradientCodec::check_state(const FeedbackState& state) const {
 void GradientCodec::load(const FeedbackState& state) {
   check_state(state);
   feedback_.load(state);
+  for (std::size_t i = 0; i < layout_.parts.size(); ++i) {
+    const std::string& name = options_.tensors[layout_.parts[i].tensor].name;
+    const auto& saved =
+        std::ranges::find(state.tensors, name, &FeedbackState::Tensor::name)->factor;
+    const std::span<float> factor = factors_.current(i);
+    std::ranges::fill(factor, 0.0f);
+    if (saved.size() == factor.size()) std::ranges::copy(saved, factor.begin());
+  }
   if (owned_count_ == 0) return;
   FeedbackState kept;
   kept.tensors.emplace_back().name = "sums";

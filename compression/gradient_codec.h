@@ -103,7 +103,8 @@ class GradientCodec : public Codec {
   /// Writes a NaN to the result, because some rank found a number that is not finite. `inspect`
   /// then finds the NaN on all ranks.
   void spoil();
-  /// Writes the pairs that a sparse step subtracts from the residuals to `sent_`.
+  /// Called when a sparse step is accepted. Writes the pairs that it subtracts from the residuals
+  /// to `sent_`.
   virtual void find_sent() = 0;
   /// Calls visit(run) for the elements whose sums this rank owns and codes.
   template <typename Visit>
@@ -118,6 +119,8 @@ class GradientCodec : public Codec {
   /// Residuals of the sums that this rank owns, as one tensor in ascending order of elements. There
   /// is no tensor if `owned_count_` is 0.
   ErrorFeedback sums_feedback_;
+  /// By part, the right factor of the last step. Of no elements unless the method sends factors.
+  ResidualStore factors_;
   std::vector<float> owned_sums_;  ///< The sums that this rank owns; used only within a step.
   GradientCodecStats stats_;
   std::vector<Pairs> sent_;  ///< By part, with values as the receivers saw them.

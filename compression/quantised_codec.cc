@@ -15,12 +15,6 @@
 namespace kolo {
 namespace {
 
-/// The header of every payload. If all numbers are finite, the codes of the blocks follow.
-struct CodesHeader {
-  std::uint64_t used_bytes;
-  std::uint64_t not_finite;
-};
-
 std::uint64_t mixed(std::uint64_t x) {  // splitmix64
   x += 0x9e3779b97f4a7c15U;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
@@ -67,27 +61,6 @@ std::size_t bytes_of(const SparsePlan& plan, int owner, const Quantiser& quantis
   std::size_t bytes = sizeof(CodesHeader);
   for_blocks(plan, owner, [&](const OwnedRun& block) { bytes += quantiser.bytes(block.count); });
   return bytes;
-}
-
-std::size_t write_header(std::size_t used_bytes, bool finite, std::span<std::byte> payload) {
-  const CodesHeader header{.used_bytes = finite ? used_bytes : sizeof(CodesHeader),
-                           .not_finite = finite ? 0U : 1U};
-  check(payload.size() >= header.used_bytes, "a payload's memory is smaller than planned");
-  std::memcpy(payload.data(), &header, sizeof(header));
-  return header.used_bytes;
-}
-
-/// Returns whether the sender's numbers were all finite. Errors: KoloError(kInternal) unless the
-/// payload has `used_bytes` bytes, or only a header if a number was not finite.
-bool read_header(std::size_t used_bytes, std::span<const std::byte> payload) {
-  CodesHeader header;
-  ensure(payload.size() >= sizeof(header), "a payload without a header");
-  std::memcpy(&header, payload.data(), sizeof(header));
-  const bool finite = header.not_finite == 0;
-  ensure(header.used_bytes == (finite ? used_bytes : sizeof(header)) &&
-             payload.size() >= header.used_bytes,
-         "a payload of another plan");
-  return finite;
 }
 
 class QuantisedCodec final : public GradientCodec {
@@ -218,6 +191,25 @@ PayloadForm form_of(const SparsePlan& plan, const Quantiser& quantiser) {
 }
 
 }  // namespace
+
+std::size_t write_header(std::size_t used_bytes, bool finite, std::span<std::byte> payload) {
+  const CodesHeader header{.used_bytes = finite ? used_bytes : sizeof(CodesHeader),
+                           .not_finite = finite ? 0U : 1U};
+  check(payload.size() >= header.used_bytes, "a payload's memory is smaller than planned");
+  std::memcpy(payload.data(), &header, sizeof(header));
+  return header.used_bytes;
+}
+
+bool read_header(std::size_t used_bytes, std::span<const std::byte> payload) {
+  CodesHeader header;
+  ensure(payload.size() >= sizeof(header), "a payload without a header");
+  std::memcpy(&header, payload.data(), sizeof(header));
+  const bool finite = header.not_finite == 0;
+  ensure(header.used_bytes == (finite ? used_bytes : sizeof(header)) &&
+             payload.size() >= header.used_bytes,
+         "a payload of another plan");
+  return finite;
+}
 
 Dither Dither::of(std::size_t step, int rank, bool of_sums, std::size_t element) {
   const auto stream = 2 * static_cast<std::uint64_t>(rank) + (of_sums ? 1 : 0);

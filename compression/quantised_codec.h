@@ -10,6 +10,17 @@
 
 namespace kolo {
 
+/// The header of every payload of codes or factors, which follow if all numbers are finite.
+struct CodesHeader {
+  std::uint64_t used_bytes;
+  std::uint64_t not_finite;
+};
+/// Returns the used bytes: all, or only the header if some number of the sender is not finite.
+std::size_t write_header(std::size_t used_bytes, bool finite, std::span<std::byte> payload);
+/// Returns whether the sender's numbers were all finite. Errors: KoloError(kInternal) unless the
+/// payload has `used_bytes` bytes, or only a header if a number was not finite.
+bool read_header(std::size_t used_bytes, std::span<const std::byte> payload);
+
 /// Largest number of values in a block. The values of a block belong to one tensor and have one
 /// scale.
 inline constexpr std::size_t kQuantisedBlock = 256;
@@ -78,7 +89,7 @@ ExchangeNeeds quantised_needs(const CompressedBucketShape& bucket, const Compres
 /// by the number of ranks, so that averages have the same threshold as values.
 template <typename Code>
 constexpr CompressionMethod quantised(CompressionMethod method) {
-  method.codes_sums = true;
+  method.codes_sums = method.needs_owners = true;
   method.needs = [](const CompressedBucketShape& bucket, const CompressionCosts& costs) {
     return quantised_needs(bucket, costs, Code(1.0f));
   };

@@ -55,8 +55,8 @@ void check_bucket(const BucketLayout& bucket, const SparseOptions& options) {
         "a bucket that is not one of this compressed bucket");
   check(bucket.op == ReduceOp::kSum || bucket.op == ReduceOp::kAverage,
         "compressed gradients are summed or averaged");
-  check(options.route != ExchangeRoute::kAllGather || !options.method->codes_sums,
-        "a method that codes sums sends them through their owners");
+  check(options.route != ExchangeRoute::kAllGather || !options.method->needs_owners,
+        "this method sends sums through their owners");
 }
 
 Stage node_stage(int rank, const ProcessGrid& grid, const Extent& extent) {
@@ -80,6 +80,7 @@ Schedule finished(ScheduleBuilder builder, const ProcessGrid& grid, const Sparse
 ///
 ///     all-gather   encode · contributions to all · merge as every owner · decode
 ///     else         encode · shares to the owners · merge · results to all · decode
+///     twice        encode ·       as above       · refine ·     as above      · decode
 class Exchange {
  public:
   Exchange(ScheduleBuilder& builder, const SparseLayout& layout, const SparseOptions& options)
@@ -88,6 +89,7 @@ class Exchange {
         route_(options.route),
         ranks_(layout.plan.ranks),
         own_(layout.position),
+        refined_forms_(options.method->refined_forms),
         forms_(options.method->forms(layout.plan)) {}
 
   void append(const Range& elements, bool finishes) {
@@ -95,7 +97,13 @@ class Exchange {
     if (route_ == ExchangeRoute::kAllGather) {
       all_gather(elements);
     } else {
-      through_owners(elements);
+      through_owners(CodecVerb::kEncode, {elements});
+    }
+    if (refined_forms_ != nullptr) {
+      forms_ = refined_forms_(layout_.plan);
+      std::vector<Range> sources = results_;
+      sources.insert(sources.begin(), elements);
+      through_owners(CodecVerb::kRefine, sources);
     }
     builder_.decode(elements, results_, finishes);
   }
@@ -145,14 +153,15 @@ class Exchange {
     builder_.codec(CodecVerb::kMerge, side_by_side(results_), contributions);
   }
 
-  void through_owners(const Range& elements) {
+  /// The first source is the elements.
+  void through_owners(CodecVerb encode, const std::vector<Range>& sources) {
     std::vector<Range> shares;
     for (int owner = 0; owner < ranks_; ++owner) {
       shares.push_back(payload(count_of(owner), forms_.share));
     }
     Range all = shares.front();
-    all.count = elements.count;
-    builder_.codec(CodecVerb::kEncode, all, {elements});
+    all.count = sources.front().count;
+    builder_.codec(encode, all, sources);
     const bool by_steps = route_ == ExchangeRoute::kLogStep;
     const std::vector<Range> mine = by_steps ? pass_on(shares) : send_straight(shares);
     make_results(by_steps ? own_ : 0);
@@ -246,7 +255,8 @@ class Exchange {
   const ExchangeRoute route_;
   const int ranks_;
   const int own_;
-  const PayloadForms forms_;
+  PayloadForms (*const refined_forms_)(const SparsePlan&);
+  PayloadForms forms_;
   std::vector<Range> results_;  // by owner
 };
 
@@ -316,6 +326,12 @@ SparseLayout sparse_layout(int rank, const ProcessGrid& grid, const SparseOption
   for (const SparsePart& part : layout.parts) {
     layout.plan.tensor_counts.push_back(part.count);
     layout.plan.k += pairs_to_keep(largest_density(options), part.count);
+    if (!options.method->takes_rank) continue;
+    const std::size_t columns = options.tensors[part.tensor].columns;
+    const MatrixPart& matrix = layout.matrices.emplace_back(
+        matrix_part(part.first, part.count, columns, options.matrix_rank));
+    layout.plan.factors[0] += matrix.left_count();
+    layout.plan.factors[1] += matrix.right_count();
   }
   return layout;
 }

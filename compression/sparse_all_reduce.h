@@ -8,6 +8,7 @@
 #include "comm/algorithms/chunking.h"
 #include "comm/schedule/schedule.h"
 #include "compression/error_feedback.h"
+#include "compression/kernels/low_rank.h"
 #include "compression/sparse_exchange.h"
 #include "topology/process_grid.h"
 
@@ -48,7 +49,8 @@ struct SparseOptions {
   const CompressionMethod* method = &methods::topk;  ///< Must be a method with a codec.
   std::vector<FeedbackTensor> tensors = {};          ///< float32, in the order of their offsets.
   double density = 0.01;
-  float threshold = 0.5f;  ///< Magnitude from which a value is sent, if the method takes one.
+  float threshold = 0.5f;       ///< Magnitude from which a value is sent, if the method takes one.
+  std::size_t matrix_rank = 4;  ///< Columns of the factors that are sent, if the method takes them.
   WarmUp warm_up = {};
   ExchangeRoute route = ExchangeRoute::kPairwise;
   QuotaRule rule = QuotaRule::kQuota;
@@ -89,6 +91,7 @@ struct SparseLayout {
                                 ///< contributions are summed.
   int position = 0;             ///< Index of this rank in `ranks`.
   std::vector<SparsePart> parts = {};
+  std::vector<MatrixPart> matrices = {};  ///< The parts, if the method sends factors.
   /// The plan for the largest density of any step; its tensors are the parts.
   SparsePlan plan = {};
 };

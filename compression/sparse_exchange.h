@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -177,6 +178,8 @@ struct SparsePlan {
   std::size_t k = 0;  ///< Number of pairs that one rank sends, over all tensors.
   QuotaRule rule = QuotaRule::kQuota;
   DType wire = DType::kFloat16;  ///< As SparseOptions::wire.
+  /// Numbers in the left and in the right factors of all tensors; 0 unless factors are sent.
+  std::array<std::size_t, 2> factors = {};
 
   std::size_t count() const;
   BlockOwnership ownership() const { return {count(), ranks}; }

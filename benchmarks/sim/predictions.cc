@@ -99,7 +99,7 @@ StepTimes times_of(Cluster& cluster, const StepSpec& spec,
     bucket_ready_us.push_back(last_of(ready_us, gradients_in(bucket)));
   }
   for (const CompressedTensors& group : plan_compressed(gradients)) {
-    buckets.push_back(&cluster.schedules(sparse_options(group, gradients)));
+    buckets.push_back(&cluster.schedules(sparse_options(group)));
     bucket_ready_us.push_back(last_of(ready_us, group.gradients));
     ++times.sparse_buckets;
   }

@@ -28,6 +28,8 @@ PayloadUse codec_use(const Schedule& schedule, const Step& step) {
     case CodecVerb::kFold:
     case CodecVerb::kEncode:
       return {.bytes = 3 * sources.bytes};  // contribution, residual and their sum
+    case CodecVerb::kRefine:
+      return {.bytes = 3 * usual_use(schedule, step.sources[0]).bytes};  // 2 products of residuals
     case CodecVerb::kMerge:
       return {.bytes = 0, .entries = sources.entries};
     case CodecVerb::kDecode:

@@ -44,6 +44,12 @@ class Codec {
   /// Sums the contributions of all ranks to the same elements. `sources` has one payload per
   /// contributing rank, in ascending order of ranks.
   virtual void merge(Payloads sources, Payloads sum) = 0;
+  /// Encodes this rank's contribution for a second exchange, by the sums of the first. The second
+  /// sums then go through `merge` too. Methods with one exchange do not implement it.
+  virtual void refine(Payloads /*sums*/, const CodecElements& /*contribution*/,
+                      Payloads /*payloads*/) {
+    ensure(false, "this codec has one exchange");
+  }
   /// Decodes `results` to `elements` and multiplies them by `scale`.
   virtual void decode(Payloads results, const CodecElements& elements, double scale) = 0;
   /// Reads the final elements without changing them.

@@ -239,6 +239,8 @@ void HostRun::run_codec(const Step& step) {
       return codec->encode(elements(step.sources[0]), payload_targets_);
     case CodecVerb::kMerge:
       return codec->merge(payload_sources_, payload_targets_);
+    case CodecVerb::kRefine:
+      return codec->refine(payload_sources_, elements(step.sources[0]), payload_targets_);
     case CodecVerb::kDecode:
       return codec->decode(payload_sources_, elements(step.target),
                            step.finishes ? binding_.scale : 1.0);

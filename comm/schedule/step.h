@@ -67,6 +67,8 @@ enum class CodecVerb : std::uint8_t {
   kFold,     ///< Updates elements in place: sources[0] = target.
   kEncode,   ///< Encodes sources[0], which is elements, to target.
   kMerge,    ///< Sums the sources, in ascending order of ranks, to target.
+  kRefine,   ///< Encodes sources[0], which is elements, to target, by the concatenated sums in the
+             ///< other sources, which are complete.
   kDecode,   ///< Decodes the concatenated sources to target, which is elements.
   kInspect,  ///< Reads sources[0], which is elements.
   kJoin,     ///< Joins the sources to target, a single payload. Needs no codec.

@@ -20,7 +20,7 @@ bool is_elements(const Range& range) {
 
 /// The operands that a codec verb takes.
 struct Form {
-  bool reads_elements = false;
+  bool reads_elements = false;  ///< As the first source; the others are payloads.
   bool writes_elements = false;
   std::size_t most_sources = 1;
 };
@@ -34,6 +34,8 @@ Form form_of(CodecVerb verb) {
     case CodecVerb::kEncode:
     case CodecVerb::kInspect:
       return {.reads_elements = true};
+    case CodecVerb::kRefine:
+      return {.reads_elements = true, .most_sources = kAny};
     case CodecVerb::kDecode:
       return {.writes_elements = true, .most_sources = kAny};
     case CodecVerb::kMerge:
@@ -52,6 +54,11 @@ bool is_one_payload(const Range& range, const Schedule& schedule) {
 // Whether the target's length fits the lengths of the sources.
 bool has_fitting_target(const Step& step) {
   const auto equals = [&](const Range& source) { return source.count == step.target.count; };
+  const auto sum = [&] {
+    return std::accumulate(
+        step.sources.begin(), step.sources.end(), std::size_t{0},
+        [](std::size_t before, const Range& source) { return before + source.count; });
+  };
   switch (step.verb) {
     case CodecVerb::kInspect:
       return step.target.count == 0;
@@ -59,10 +66,9 @@ bool has_fitting_target(const Step& step) {
       return step.target == step.sources[0];
     case CodecVerb::kJoin:
     case CodecVerb::kDecode:
-      return std::accumulate(step.sources.begin(), step.sources.end(), std::size_t{0},
-                             [](std::size_t sum, const Range& source) {
-                               return sum + source.count;
-                             }) == step.target.count;
+      return sum() == step.target.count;
+    case CodecVerb::kRefine:
+      return equals(step.sources[0]) && sum() == 2 * step.target.count;
     default:
       return std::ranges::all_of(step.sources, equals);
   }
@@ -94,7 +100,8 @@ Complaint check_codec(const Step& step, const Schedule& schedule) {
     return "has another number of sources";
   }
   for (const Range& source : step.sources) {
-    if (form.reads_elements ? !is_elements(source) : !is_payload(source)) {
+    const bool is_first = &source == &step.sources.front();
+    if (form.reads_elements && is_first ? !is_elements(source) : !is_payload(source)) {
       return "reads from a region that its verb does not";
     }
   }

@@ -25,8 +25,20 @@ bool ascend(const std::vector<SymbolicRuns>& sources) {
          }) == sources.end();
 }
 
+SymbolicRuns joined(std::span<const SymbolicRuns> parts) {
+  SymbolicRuns all;
+  for (const SymbolicRuns& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+/// Whether `sums` has every rank's contribution to these elements exactly once.
+bool are_complete(const SymbolicRuns& sums, SymbolicRuns elements) {
+  for (SymbolicRun& run : elements) std::ranges::fill(run.value.counts, 1);
+  return is_same(sums, elements);
+}
+
 /// Computes the output of a codec step from `sources`. Returns the error, if any, as the end of a
-/// sentence. Contributions must be merged in rank order.
+/// sentence. Contributions must be merged in rank order, and refined by complete sums.
 std::optional<std::string> play_codec_step(const Step& step,
                                            const std::vector<SymbolicRuns>& sources,
                                            SymbolicRuns& result) {
@@ -42,6 +54,12 @@ std::optional<std::string> play_codec_step(const Step& step,
     case CodecVerb::kPart:
       result = sources[0];
       return std::nullopt;
+    case CodecVerb::kRefine:
+      if (!are_complete(joined(std::span(sources).subspan(1)), sources[0])) {
+        return "refines a contribution by sums that are not complete";
+      }
+      result = sources[0];
+      return std::nullopt;
     case CodecVerb::kInspect:
       return std::nullopt;
     case CodecVerb::kMerge:
@@ -51,9 +69,7 @@ std::optional<std::string> play_codec_step(const Step& step,
       return std::nullopt;
     case CodecVerb::kJoin:
     case CodecVerb::kDecode:
-      for (const SymbolicRuns& part : sources) {
-        result.insert(result.end(), part.begin(), part.end());
-      }
+      result = joined(sources);
       return std::nullopt;
   }
   return std::nullopt;

@@ -32,8 +32,8 @@ CompressedBucket add_compressed(const CompressedTensors& tensors,
                                 std::span<const BufferView> views, ReduceOp op, BucketOwner& owner,
                                 std::size_t index, const PlanContext& context) {
   const int rank = context.transport.rank();
-  const SparseOptions options = sparse_options(tensors, gradients);
-  const PlannedBucket planned = planned_bucket(tensors, gradients, op);
+  const SparseOptions options = sparse_options(tensors);
+  const PlannedBucket planned = planned_bucket(tensors, op);
   std::vector<Segment> segments;
   for (const PlannedSegment& segment : planned.segments) {
     segments.push_back({.data = views[segment.gradient].data,

@@ -31,15 +31,23 @@ CompressionCosts costs_of_rank(const ProcessGrid& grid, const LinkCosts& costs, 
 }
 
 /// Returns the part of a compressed bucket that one rank exchanges, the number of ranks, and costs.
-BucketExchange exchange_of(std::size_t count, const CompressionSpec& spec, const ProcessGrid& grid,
+BucketExchange exchange_of(const CompressedTensors& tensors, const ProcessGrid& grid,
                            const LinkCosts& costs) {
+  const CompressionSpec& spec = tensors.spec;
   const bool by_nodes =
       grid.num_nodes() > 1 && grid.is_even() && spec.scope == SparseScope::kBetweenNodes;
   const int ranks = by_nodes ? grid.num_nodes() : grid.world_size();
   const auto sharers = static_cast<std::size_t>(grid.world_size() / grid.num_nodes());
-  const std::size_t part = by_nodes ? count / sharers : count;
+  const std::size_t part = by_nodes ? tensors.count / sharers : tensors.count;
+  std::size_t factors = 0;
+  if (spec.method->takes_rank) {
+    for (const std::size_t each : sparse_layout(0, grid, sparse_options(tensors)).plan.factors) {
+      factors += each;
+    }
+  }
   return {.shape = {.count = part,
                     .pairs = pairs_to_keep(spec.density, part),
+                    .factors = factors,
                     .ranks = ranks,
                     .pair_bytes = static_cast<double>(size_of(spec.wire)) + 4,
                     .sum_bytes = spec.rule == QuotaRule::kLossless
@@ -88,7 +96,12 @@ std::vector<CompressedTensors> plan_compressed(std::span<const GradientSpec> gra
       CompressedTensors& tensors = groups.emplace_back();
       tensors.spec = CompressionSpec::parse(text);
       for (const std::size_t place : part) {
+        const GradientSpec& gradient = gradients[indices[place]];
         tensors.gradients.push_back(indices[place]);
+        tensors.tensors.push_back(
+            {.name = gradient.name,
+             .count = counts[place],
+             .columns = gradient.shape.size() < 2 ? 1 : counts[place] / gradient.shape.front()});
         tensors.count += counts[place];
       }
     }
@@ -96,12 +109,13 @@ std::vector<CompressedTensors> plan_compressed(std::span<const GradientSpec> gra
   return groups;
 }
 
-SparseOptions sparse_options(const CompressedTensors& tensors,
-                             std::span<const GradientSpec> gradients) {
+SparseOptions sparse_options(const CompressedTensors& tensors) {
   const CompressionSpec& spec = tensors.spec;
   SparseOptions options{.method = spec.method,
+                        .tensors = tensors.tensors,
                         .density = spec.density,
                         .threshold = spec.threshold,
+                        .matrix_rank = spec.matrix_rank,
                         .warm_up = spec.warm_up(),
                         .route = spec.route.value_or(ExchangeRoute::kPairwise),
                         .rule = spec.rule,
@@ -109,15 +123,11 @@ SparseOptions sparse_options(const CompressedTensors& tensors,
                         .wire = spec.wire,
                         .feedback = spec.feedback};
   if (spec.momentum > 0) options.momentum = MomentumCorrection{.momentum = spec.momentum};
-  for (const std::size_t i : tensors.gradients) {
-    options.tensors.push_back({.name = gradients[i].name, .count = gradients[i].count()});
-  }
   return options;
 }
 
-PlannedBucket planned_bucket(const CompressedTensors& tensors,
-                             std::span<const GradientSpec> gradients, ReduceOp op) {
-  const SparseOptions options = sparse_options(tensors, gradients);
+PlannedBucket planned_bucket(const CompressedTensors& tensors, ReduceOp op) {
+  const SparseOptions options = sparse_options(tensors);
   const std::vector<std::size_t> offsets = tensor_offsets(options);
   PlannedBucket bucket{.layout = sparse_bucket(options, op, Placement::kUser), .segments = {}};
   for (std::size_t i = 0; i < offsets.size(); ++i) {
@@ -135,7 +145,7 @@ CompressionChoices choose_compression(std::vector<GradientSpec>& gradients, cons
       std::ranges::count(gradients, MemoryKind::kDevice, &GradientSpec::memory) > 0;
   for (const CompressedTensors& tensors : plan_compressed(gradients)) {
     if (!tensors.spec.leaves_choices()) continue;
-    const BucketExchange exchange = exchange_of(tensors.count, tensors.spec, grid, costs);
+    const BucketExchange exchange = exchange_of(tensors, grid, costs);
     const CompressionChoice choice = choose_path(exchange.shape, exchange.costs);
     const auto predict = [&](const ReducePath& path) {
       return predict_us(path, exchange.shape, exchange.costs);
@@ -176,7 +186,7 @@ bool settle_compression(std::vector<GradientSpec>& gradients, CompressionChoices
   const std::vector<OpenChoice> open = std::exchange(choices.open, {});
   std::vector<BucketExchange> exchanges;
   for (const OpenChoice& choice : open) {
-    exchanges.push_back(exchange_of(choice.tensors.count, choice.tensors.spec, grid, costs));
+    exchanges.push_back(exchange_of(choice.tensors, grid, costs));
   }
   const StepChoice chosen = choose_step(exchanges, measured);
   for (std::size_t i = 0; i < open.size(); ++i) {
@@ -225,7 +235,7 @@ double predict_sparse_us(const CompressedTensors& tensors, const ProcessGrid& gr
                          const LinkCosts& costs) {
   const ReducePath path{.method = tensors.spec.method,
                         .route = tensors.spec.route.value_or(ExchangeRoute::kPairwise)};
-  const BucketExchange exchange = exchange_of(tensors.count, tensors.spec, grid, costs);
+  const BucketExchange exchange = exchange_of(tensors, grid, costs);
   return predict_us(path, exchange.shape, exchange.costs);
 }
 

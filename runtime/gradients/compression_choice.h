@@ -19,7 +19,8 @@ namespace kolo {
 
 /// Gradients of a set with equal specs that share payloads and owners.
 struct CompressedTensors {
-  std::vector<std::size_t> gradients;  ///< In the expected order of readiness.
+  std::vector<std::size_t> gradients;   ///< In the expected order of readiness.
+  std::vector<FeedbackTensor> tensors;  ///< Names and sizes of `gradients`.
   CompressionSpec spec;
   std::size_t count = 0;  ///< Elements.
 
@@ -32,12 +33,10 @@ struct CompressedTensors {
 std::vector<CompressedTensors> plan_compressed(std::span<const GradientSpec> gradients);
 
 /// Returns options for schedules and codec of a compressed bucket; an open route is kPairwise.
-SparseOptions sparse_options(const CompressedTensors& tensors,
-                             std::span<const GradientSpec> gradients);
+SparseOptions sparse_options(const CompressedTensors& tensors);
 
 /// Returns a compressed bucket as a planned bucket, for `Readiness` and for statistics.
-PlannedBucket planned_bucket(const CompressedTensors& tensors,
-                             std::span<const GradientSpec> gradients, ReduceOp op);
+PlannedBucket planned_bucket(const CompressedTensors& tensors, ReduceOp op);
 
 /// Number of iterations in which gradients that `auto` may compress are sent dense and timed. The
 /// decision takes effect in the next iteration.

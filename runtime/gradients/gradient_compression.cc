@@ -35,8 +35,7 @@ std::string way_of(const GradientSpec& gradient) {
 
 void resolve_compression(std::vector<GradientSpec>& gradients, const CompressionRules& rules) {
   for (GradientSpec& gradient : gradients) {
-    const CompressionSpec spec =
-        spec_of(gradient, rules).for_tensor(gradient.count(), gradient.shape.size());
+    const CompressionSpec spec = spec_of(gradient, rules).for_tensor(gradient.shape);
     if (spec.method->wire && is_float(gradient.element_type())) {
       gradient.wire_dtype = spec.method->wire;
     }

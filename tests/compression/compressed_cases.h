@@ -40,7 +40,7 @@ inline std::vector<std::uint32_t> residual_bits(CompressedJob& job) {
   std::vector<std::uint32_t> bits;
   for (int rank = 0; rank < job.size(); ++rank) {
     for (const FeedbackState::Tensor& tensor : job.codec(rank).save().tensors) {
-      for (const auto& values : {tensor.residual, tensor.velocity, tensor.of_sums}) {
+      for (const auto& values : {tensor.residual, tensor.velocity, tensor.of_sums, tensor.factor}) {
         const auto own = bits_of(std::span(values));
         bits.insert(bits.end(), own.begin(), own.end());
       }

@@ -51,11 +51,15 @@ TEST(CompressionSpecTest, MethodsAreFoundByNameAndListedInHelp) {
       EXPECT_THAT(error_of(text), HasSubstr("needs a density, as in " + text + "(0.01)"));
     }
     if (method->takes_density || method->takes_threshold) text += "(0.25)";
+    if (method->takes_rank) text += "(3)";
     const CompressionSpec spec = CompressionSpec::parse(" " + text + " ");
-    EXPECT_EQ(spec, (CompressionSpec{
-                        .method = method, .density = spec.density, .threshold = spec.threshold}));
+    EXPECT_EQ(spec, (CompressionSpec{.method = method,
+                                     .density = spec.density,
+                                     .threshold = spec.threshold,
+                                     .matrix_rank = spec.matrix_rank}));
     EXPECT_EQ(method->takes_density, spec.density == 0.25);
     EXPECT_EQ(method->takes_threshold, spec.threshold == 0.25f);
+    EXPECT_EQ(method->takes_rank, spec.matrix_rank == 3);
     EXPECT_EQ(spec.to_string(), text);
     EXPECT_THAT(compression_help(), HasSubstr(std::string(method->name)));
     EXPECT_THAT(error_of("zip"), HasSubstr(std::string(method->name)));
@@ -64,7 +68,7 @@ TEST(CompressionSpecTest, MethodsAreFoundByNameAndListedInHelp) {
       EXPECT_THAT(error_of(text + "(0.1)"), HasSubstr("takes no settings"));
       continue;
     }
-    EXPECT_EQ(spec.for_tensor(1, 1), CompressionSpec());
+    EXPECT_EQ(spec.for_tensor(std::vector<std::size_t>{1}), CompressionSpec());
     const CompressionSpec routed{.method = method, .route = ExchangeRoute::kLogStep};
     EXPECT_EQ(CompressionSpec::parse(routed.to_string()), routed);
     EXPECT_TRUE(method->is_open || method->needs != nullptr);
@@ -76,7 +80,8 @@ TEST(CompressionSpecTest, TextsAreCanonical) {
        {"none", "fp16", "bf16", "topk(0.001)", "auto(0.25)",
         "topk(0.01,dgc=0.9,nofeedback,route=owners)", "topk(0.01,bf16,dgc=0.9,warmup=5)",
         "topk(1,fp32,ramp=7,nofeedback,rule=lossless,route=allgather,scope=flat)", "int8",
-        "int8(bf16,warmup=5,rule=lossless,route=logstep)", "2bit(0.125,nofeedback)"}) {
+        "int8(bf16,warmup=5,rule=lossless,route=logstep)", "2bit(0.125,nofeedback)", "powersgd(4)",
+        "powersgd(2,dgc=0.5,warmup=5,nofeedback,route=owners,scope=flat)"}) {
     EXPECT_EQ(CompressionSpec::parse(text).to_string(), text);
   }
   EXPECT_EQ(CompressionSpec::parse("topk(0.010, route=auto, fp16)").to_string(), "topk(0.01)");
@@ -123,6 +128,13 @@ TEST(CompressionSpecTest, ErrorsNameTheText) {
   EXPECT_THAT(error_of("int8(route=allgather)"), HasSubstr("choose route=owners"));
   EXPECT_THAT(error_of("2bit(1,ramp=5)"), HasSubstr("ramp= is for methods with a density"));
   EXPECT_THAT(error_of("int8(bf16)"), HasSubstr("bfloat16 would be the dtype of sums"));
+  EXPECT_THAT(error_of("powersgd(0)"), HasSubstr("'powersgd(0)': a rank is at least 1"));
+  EXPECT_THAT(error_of("powersgd(1.5)"), HasSubstr("'1.5' is not a number"));
+  EXPECT_THAT(error_of("powersgd(-1)"), HasSubstr("'-1' is not a number"));
+  EXPECT_THAT(error_of("powersgd(2,bf16)"), HasSubstr("factors are sent in float32"));
+  EXPECT_THAT(error_of("powersgd(2,rule=lossless)"), HasSubstr("leave out dtype and rule="));
+  EXPECT_THAT(error_of("powersgd(2,route=allgather)"), HasSubstr("choose route=owners"));
+  EXPECT_THAT(error_of("powersgd(2,ramp=5)"), HasSubstr("ramp= is for methods with a density"));
   EXPECT_THAT(error_of("zip"), HasSubstr("'zip' is not none, fp16"));
   EXPECT_THAT(error_of(""), HasSubstr("one rule is empty; remove the extra comma"));
   EXPECT_THAT(error_of("*.bias=none,,fp16"),
@@ -166,11 +178,25 @@ TEST(CompressionRulesTest, Patterns) {
 
 TEST(CompressionSpecTest, SmallAndOneDimensionalTensorsAreDense) {
   const CompressionSpec top_k = CompressionSpec::parse("topk(0.01)");
-  EXPECT_EQ(top_k.for_tensor(CompressionSpec::kSmallestSparse, 2), top_k);
-  EXPECT_EQ(top_k.for_tensor(CompressionSpec::kSmallestSparse - 1, 2), CompressionSpec());
-  EXPECT_EQ(top_k.for_tensor(1 << 20, 1), CompressionSpec());
+  using Shape = std::vector<std::size_t>;
+  EXPECT_EQ(top_k.for_tensor(Shape{64, 64}), top_k);
+  EXPECT_EQ(top_k.for_tensor(Shape{64, 63}), CompressionSpec());
+  EXPECT_EQ(top_k.for_tensor(Shape{1 << 20}), CompressionSpec());
   const CompressionSpec half = CompressionSpec::parse("fp16");
-  EXPECT_EQ(half.for_tensor(1, 1), half);
+  EXPECT_EQ(half.for_tensor(Shape{1}), half);
+}
+
+// Factors must halve the numbers at least. Rows are along the first dimension.
+TEST(CompressionSpecTest, TensorsWithLargeFactorsAreDense) {
+  const CompressionSpec rank_8 = CompressionSpec::parse("powersgd(8)");
+  const auto is_dense = [&](const std::vector<std::size_t>& shape) {
+    return rank_8.for_tensor(shape) == CompressionSpec();
+  };
+  EXPECT_FALSE(is_dense({32, 32, 32}));  // 8 (32 + 1024) = 8448 of 32768
+  EXPECT_TRUE(is_dense({16, 64, 32}));   // 8 (16 + 2048) = 16512 of 32768
+  EXPECT_FALSE(is_dense({4096, 20}));    // 8 (4096 + 20) = 32928 of 81920
+  EXPECT_TRUE(is_dense({4096, 16}));
+  EXPECT_TRUE(is_dense({1, 8192}));
 }
 
 }  // namespace

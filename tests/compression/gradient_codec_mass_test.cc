@@ -12,7 +12,7 @@ namespace {
 
 // The steps are warm-up, ramp and steady state, and a flush at the end, which leaves no residual.
 TEST_F(GradientCodecTest, MassIsConservedExactly) {
-  const auto methods = coded_methods();
+  const auto methods = exact_methods();
   for (int round = 0; round < 60; ++round) {
     const CompressionMethod* const method =
         methods[static_cast<std::size_t>(round) % methods.size()];

@@ -87,7 +87,7 @@ TEST_F(GradientCodecTest, SumsOfAnotherOwnerAreNotLoaded) {
 
 // On other ranks and nodes, the sum of all residuals is exactly the same.
 TEST_F(GradientCodecTest, ARemappedStateIsWorthAsMuch) {
-  const auto methods = coded_methods();
+  const auto methods = exact_methods();
   for (int round = 0; round < 24; ++round) {
     SparseOptions options =
         any_options(random_, methods[static_cast<std::size_t>(round) % methods.size()]);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -50,12 +51,15 @@ inline float bad_number(int round) {
                         : std::numeric_limits<float>::quiet_NaN();
 }
 
-/// Returns options for tensors of `counts` elements.
+/// Returns options for tensors of `counts` elements, which are nearly square, with an incomplete
+/// last row.
 inline SparseOptions options_of(const std::vector<std::size_t>& counts, double density) {
   SparseOptions options{.density = density};
   for (const std::size_t count : counts) {
     options.tensors.push_back(
-        {.name = "t" + std::to_string(options.tensors.size()), .count = count});
+        {.name = "t" + std::to_string(options.tensors.size()),
+         .count = count,
+         .columns = 1 + static_cast<std::size_t>(std::sqrt(static_cast<double>(count)))});
   }
   return options;
 }
@@ -69,11 +73,19 @@ inline std::vector<const CompressionMethod*> coded_methods() {
   return methods;
 }
 
+/// Returns the methods whose results and residuals are exact for `lattice` numbers: all but
+/// products of factors.
+inline std::vector<const CompressionMethod*> exact_methods() {
+  std::vector<const CompressionMethod*> methods = coded_methods();
+  std::erase_if(methods, [](const CompressionMethod* method) { return method->takes_rank; });
+  return methods;
+}
+
 /// Returns options for every rule and every route that the method can use.
 inline std::vector<SparseOptions> all_ways(const SparseOptions& options) {
   std::vector<SparseOptions> ways;
   for (const ExchangeRoute route : kRoutes) {
-    if (route == ExchangeRoute::kAllGather && options.method->codes_sums) continue;
+    if (route == ExchangeRoute::kAllGather && options.method->needs_owners) continue;
     SparseOptions way = options;
     way.route = route;
     for (const QuotaRule rule : kRules) ways.emplace_back(way).rule = rule;

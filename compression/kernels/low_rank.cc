@@ -1,0 +1,158 @@
+#include "compression/kernels/low_rank.h"
+
+#include <cmath>
+
+// Highway compiles everything up to HWY_ONCE once per instruction set. The loops have no
+// intrinsics, because compilers turn them into vector code.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "compression/kernels/low_rank.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kolo::simd {
+namespace HWY_NAMESPACE {
+
+/// Columns of one pass, few enough that the right factor stays in the first cache.
+constexpr std::size_t kColumns = 1024;
+
+/// Sums of a dot product that a vector computes side by side.
+constexpr std::size_t kLanes = 16;
+
+/// Calls visit(row, element, column, count) for the pieces of all rows.
+template <typename Visit>
+void for_pieces(const MatrixPart& part, const Visit& visit) {
+  const std::size_t rows = part.rows();
+  for (std::size_t block = 0; block < part.columns; block += kColumns) {
+    const std::size_t block_end = std::min(block + kColumns, part.columns);
+    for (std::size_t row = 0; row < rows; ++row) {
+      const std::size_t begin = std::max(row * part.columns + block, part.head);
+      const std::size_t end = std::min(row * part.columns + block_end, part.head + part.count);
+      if (begin < end) visit(row, begin - part.head, begin - row * part.columns, end - begin);
+    }
+  }
+}
+
+float dot(const float* a, const float* b, std::size_t count) {
+  float sums[kLanes] = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+  }
+  for (std::size_t lane = 0; i + lane < count; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (std::size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+  }
+  return sums[0];
+}
+
+void add_scaled(float* HWY_RESTRICT sums, float factor, const float* HWY_RESTRICT values,
+                std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) sums[i] += factor * values[i];
+}
+
+void multiply_on_target(const MatrixPart& part, const float* matrix, const float* right,
+                        float* left) {
+  std::fill_n(left, part.left_count(), 0.0f);
+  for_pieces(part, [&](std::size_t row, std::size_t element, std::size_t column, std::size_t n) {
+    for (std::size_t k = 0; k < part.rank; ++k) {
+      left[row * part.rank + k] += dot(matrix + element, right + k * part.columns + column, n);
+    }
+  });
+}
+
+void multiply_transposed_on_target(const MatrixPart& part, const float* matrix, const float* left,
+                                   float* right) {
+  std::fill_n(right, part.right_count(), 0.0f);
+  for_pieces(part, [&](std::size_t row, std::size_t element, std::size_t column, std::size_t n) {
+    for (std::size_t k = 0; k < part.rank; ++k) {
+      add_scaled(right + k * part.columns + column, left[row * part.rank + k], matrix + element, n);
+    }
+  });
+}
+
+void add_product_on_target(const MatrixPart& part, float sign, const float* left,
+                           const float* right, float* matrix) {
+  for_pieces(part, [&](std::size_t row, std::size_t element, std::size_t column, std::size_t n) {
+    for (std::size_t k = 0; k < part.rank; ++k) {
+      add_scaled(matrix + element, sign * left[row * part.rank + k],
+                 right + k * part.columns + column, n);
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kolo::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kolo::simd {
+HWY_EXPORT(multiply_on_target);
+HWY_EXPORT(multiply_transposed_on_target);
+HWY_EXPORT(add_product_on_target);
+}  // namespace kolo::simd
+
+namespace kolo {
+
+MatrixPart matrix_part(std::size_t first, std::size_t count, std::size_t columns,
+                       std::size_t rank) {
+  MatrixPart part{.count = count, .columns = columns, .head = first % columns};
+  part.rank = std::min({rank, part.rows(), columns});
+  if (part.left_count() + part.right_count() < count) return part;
+  return {.count = count};
+}
+
+void multiply(const MatrixPart& part, const float* matrix, const float* right, float* left) {
+  using namespace simd;
+  HWY_DYNAMIC_DISPATCH(multiply_on_target)(part, matrix, right, left);
+}
+
+void multiply_transposed(const MatrixPart& part, const float* matrix, const float* left,
+                         float* right) {
+  using namespace simd;
+  HWY_DYNAMIC_DISPATCH(multiply_transposed_on_target)(part, matrix, left, right);
+}
+
+void subtract_product(const MatrixPart& part, const float* left, const float* right,
+                      float* matrix) {
+  using namespace simd;
+  HWY_DYNAMIC_DISPATCH(add_product_on_target)(part, -1.0f, left, right, matrix);
+}
+
+void write_product(const MatrixPart& part, const float* left, const float* right, float* matrix) {
+  std::fill_n(matrix, part.count, 0.0f);
+  using namespace simd;
+  HWY_DYNAMIC_DISPATCH(add_product_on_target)(part, 1.0f, left, right, matrix);
+}
+
+void orthonormalise(const MatrixPart& part, std::span<float> left) {
+  // Below this share of its norm, a column's rest is mostly rounding errors of float32.
+  constexpr double kLeastRest = 1e-6;
+  const std::size_t rank = part.rank;
+  const auto dot = [&](std::size_t a, std::size_t b) {
+    double sum = 0;
+    for (std::size_t i = 0; i < left.size(); i += rank) {
+      sum += double{left[i + a]} * double{left[i + b]};
+    }
+    return sum;
+  };
+  for (std::size_t k = 0; k < rank; ++k) {
+    const double norm = std::sqrt(dot(k, k));
+    for (int round = 0; round < 2; ++round) {  // the second removes the first's rounding errors
+      for (std::size_t j = 0; j < k; ++j) {
+        const double share = dot(j, k);
+        for (std::size_t i = 0; i < left.size(); i += rank) {
+          left[i + k] = static_cast<float>(left[i + k] - share * double{left[i + j]});
+        }
+      }
+    }
+    const double rest = std::sqrt(dot(k, k));
+    const double scale = rest > kLeastRest * norm ? 1 / rest : 0.0;
+    for (std::size_t i = k; i < left.size(); i += rank) {
+      left[i] = static_cast<float>(left[i] * scale);
+    }
+  }
+}
+
+}  // namespace kolo
+#endif  // HWY_ONCE
