@@ -12,6 +12,11 @@
 namespace kolo {
 namespace {
 
+/// Returns the plan by which owners sum the numbers of all left (0) or right (1) factors.
+SparsePlan plan_of(const SparsePlan& plan, std::size_t factor) {
+  return {.tensor_counts = {plan.factors[factor]}, .ranks = plan.ranks};
+}
+
 /// Sends each tensor as two factors of a few columns, by one step of a power iteration that goes on
 /// in the next step. Source: Vogels, Karimireddy and Jaggi, NeurIPS 2019.
 ///
@@ -26,18 +31,18 @@ namespace {
 /// its residual is the rest. The paper subtracts the average of all ranks instead. Both give the
 /// same results, because these depend on the sum of all residuals only, but those residuals would
 /// also collect the differences between ranks, without bound.
-///
-/// Owners sum the numbers of a factor, which are assigned to them like elements.
 class PowerSgdCodec final : public GradientCodec {
  public:
   PowerSgdCodec(int rank, const ProcessGrid& grid, const SparseOptions& options)
       : GradientCodec(rank, grid, options),
+        plans_{plan_of(layout_.plan, 0), plan_of(layout_.plan, 1)},
         kept_(layout_.parts.size()),
-        left_(layout_.plan.factors[kLeft]),
-        right_(layout_.plan.factors[kRight]) {}
+        left_(plans_[0].count()),
+        right_(plans_[1].count()) {}
 
   void encode(const CodecElements& contribution, Payloads shares) override {
     begin_sparse(contribution);
+    refines_ = false;
     bool finite = true;
     for_parts([&](std::size_t i, const MatrixPart& part, float* left, float* right) {
       const ErrorFeedback::Sums sums = feedback_.fold_in_place(i, part_at(i), 1.0f);
@@ -47,12 +52,12 @@ class PowerSgdCodec final : public GradientCodec {
       multiply(part, kept_[i].data(), right, left);
     });
     stats_.k = stats_.sent_pairs = left_.size() + right_.size();
-    send(kLeft, finite, shares);
+    send(finite, shares);
   }
 
   void merge(Payloads shares, Payloads result) override {
-    const std::size_t bytes = payload_bytes(factor_, layout_.position);
-    const std::size_t count = owners(factor_).local_count(layout_.position);
+    const std::size_t bytes = payload_bytes(layout_.position);
+    const std::size_t count = plan().ownership().local_count(layout_.position);
     bool finite = true;
     for (const auto share : shares) finite &= read_header(bytes, share);
     float* const sums = numbers(result.front());
@@ -65,23 +70,25 @@ class PowerSgdCodec final : public GradientCodec {
   }
 
   void refine(Payloads sums, const CodecElements&, Payloads shares) override {
-    const bool finite = receive(kLeft, sums);
+    const bool finite = receive(sums);
     for_parts([&](std::size_t i, const MatrixPart& part, float* left, float* right) {
       if (!finite) return;
       orthonormalise(part, {left, part.left_count()});
       multiply_transposed(part, kept_[i].data(), left, right);
-      subtract_product(part, left, right, kept_[i].data());
+      add_product(part, -1.0f, left, right, kept_[i].data());
     });
-    send(kRight, finite, shares);
+    refines_ = true;
+    send(finite, shares);
   }
 
   void decode(Payloads results, const CodecElements& elements, double scale) override {
     locate(elements);
-    bool finite = receive(kRight, results);
+    bool finite = receive(results);
     for_parts([&](std::size_t i, const MatrixPart& part, const float* left, const float* right) {
       if (!finite) return;
       const std::span<float> result = part_at(i);
-      write_product(part, left, right, result.data());
+      std::ranges::fill(result, 0.0f);
+      add_product(part, 1.0f, left, right, result.data());
       rescale(DType::kFloat32, result.data(), result.size(), scale);
       finite = are_finite(result);
       std::copy_n(right, part.right_count(), factors_.pending(i).data());
@@ -94,8 +101,6 @@ class PowerSgdCodec final : public GradientCodec {
   }
 
  private:
-  enum Factor : std::uint8_t { kLeft, kRight };
-
   void find_sent() override {  // `refine` already subtracts the sent values
     for (std::size_t i = 0; i < layout_.parts.size(); ++i) factors_.accept(i);
   }
@@ -132,65 +137,47 @@ class PowerSgdCodec final : public GradientCodec {
 
   // --- Payloads: a header and an owner's numbers of a factor ------------------------------------
 
-  BlockOwnership owners(Factor factor) const {
-    return {layout_.plan.factors[factor], layout_.plan.ranks};
-  }
-  std::size_t payload_bytes(Factor factor, int owner) const {
-    return sizeof(CodesHeader) + owners(factor).local_count(owner) * sizeof(float);
+  std::size_t payload_bytes(int owner) const {
+    return sizeof(CodesHeader) + plan().ownership().local_count(owner) * sizeof(float);
   }
   static float* numbers(std::span<std::byte> payload) {
     return reinterpret_cast<float*>(payload.data() + sizeof(CodesHeader));
   }
-  /// Calls visit(number, first, count) for runs of the numbers of an owner in the payload.
-  template <typename Visit>
-  void for_runs(Factor factor, int owner, float* number, const Visit& visit) const {
-    const BlockOwnership blocks = owners(factor);
-    const auto step = blocks.block() * static_cast<std::size_t>(blocks.owners());
-    std::size_t first = blocks.block() * static_cast<std::size_t>(owner);
-    for (; first < blocks.count(); first += step, number += blocks.block()) {
-      visit(number, first, std::min(blocks.block(), blocks.count() - first));
-    }
-  }
+  const SparsePlan& plan() const { return plans_[refines_ ? 1 : 0]; }
+  std::vector<float>& factor() { return refines_ ? right_ : left_; }
 
-  std::vector<float>& values_of(Factor factor) { return factor == kLeft ? left_ : right_; }
-
-  void send(Factor factor, bool finite, Payloads shares) {
-    factor_ = factor;
-    const std::vector<float>& values = values_of(factor);
-    finite = finite && are_finite(values);
+  void send(bool finite, Payloads shares) {
+    finite = finite && are_finite(factor());
     for (std::size_t i = 0; i < shares.size(); ++i) {
       const int owner = static_cast<int>(i);
-      stats_.payload_bytes += write_header(payload_bytes(factor, owner), finite, shares[i]);
-      if (!finite) continue;
-      for_runs(factor, owner, numbers(shares[i]), [&](float* to, std::size_t first, std::size_t n) {
-        std::copy_n(values.data() + first, n, to);
+      stats_.payload_bytes += write_header(payload_bytes(owner), finite, shares[i]);
+      plan().for_runs(owner, [&](const OwnedRun& run) {
+        if (finite) std::copy_n(&factor()[run.first], run.count, numbers(shares[i]) + run.local);
       });
     }
   }
 
   /// Reads the sums of all owners. Returns whether the numbers of all ranks were finite.
-  bool receive(Factor factor, Payloads sums) {
+  bool receive(Payloads sums) {
     bool finite = true;
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      finite &= read_header(payload_bytes(factor, static_cast<int>(i)), sums[i]);
-    }
-    std::vector<float>& values = values_of(factor);
-    for (std::size_t i = 0; finite && i < sums.size(); ++i) {
-      for_runs(factor, static_cast<int>(i), numbers(sums[i]),
-               [&](const float* from, std::size_t first, std::size_t n) {
-                 std::copy_n(from, n, values.data() + first);
-               });
+      const int owner = static_cast<int>(i);
+      finite &= read_header(payload_bytes(owner), sums[i]);
+      plan().for_runs(owner, [&](const OwnedRun& run) {
+        if (finite) std::copy_n(numbers(sums[i]) + run.local, run.count, &factor()[run.first]);
+      });
     }
     return finite;
   }
 
+  const SparsePlan plans_[2];           // the exchanges of the left and of the right factors
   std::vector<std::span<float>> kept_;  // pending residuals by part, within a step
   std::vector<float> left_, right_;     // factors of all parts, within a step
-  Factor factor_ = kLeft;               // the factor in exchange
+  bool refines_ = false;                // whether the right factors are in exchange
 };
 
-PayloadForms forms_of(const SparsePlan& plan, std::size_t factor) {
-  const std::size_t count = BlockOwnership(plan.factors[factor], plan.ranks).most_local();
+PayloadForms forms_of(const SparsePlan& plan) {
+  const std::size_t count = plan.ownership().most_local();
   PayloadForm form{.capacity = sizeof(CodesHeader) + count * sizeof(float)};
   form.usual = {.bytes = form.capacity};
   return {.share = form, .result = form, .contribution = {}};
@@ -215,7 +202,7 @@ constinit const CompressionMethod methods::power_sgd{
                                .exchanges = 2};
         },
     .make_codec = make_codec<PowerSgdCodec>,
-    .forms = [](const SparsePlan& plan) { return forms_of(plan, 0); },
-    .refined_forms = [](const SparsePlan& plan) { return forms_of(plan, 1); }};
+    .forms = [](const SparsePlan& plan) { return forms_of(plan_of(plan, 0)); },
+    .refined_forms = [](const SparsePlan& plan) { return forms_of(plan_of(plan, 1)); }};
 
 }  // namespace kolo

@@ -13,27 +13,9 @@ HWY_BEFORE_NAMESPACE();
 namespace kolo::simd {
 namespace HWY_NAMESPACE {
 
-/// Columns of one pass, few enough that the right factor stays in the first cache.
-constexpr std::size_t kColumns = 1024;
+constexpr std::size_t kLanes = 16;  // sums that vectors compute side by side
 
-/// Sums of a dot product that a vector computes side by side.
-constexpr std::size_t kLanes = 16;
-
-/// Calls visit(row, element, column, count) for the pieces of all rows.
-template <typename Visit>
-void for_pieces(const MatrixPart& part, const Visit& visit) {
-  const std::size_t rows = part.rows();
-  for (std::size_t block = 0; block < part.columns; block += kColumns) {
-    const std::size_t block_end = std::min(block + kColumns, part.columns);
-    for (std::size_t row = 0; row < rows; ++row) {
-      const std::size_t begin = std::max(row * part.columns + block, part.head);
-      const std::size_t end = std::min(row * part.columns + block_end, part.head + part.count);
-      if (begin < end) visit(row, begin - part.head, begin - row * part.columns, end - begin);
-    }
-  }
-}
-
-float dot(const float* a, const float* b, std::size_t count) {
+float dot_on_target(const float* a, const float* b, std::size_t count) {
   float sums[kLanes] = {};
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
@@ -46,39 +28,9 @@ float dot(const float* a, const float* b, std::size_t count) {
   return sums[0];
 }
 
-void add_scaled(float* HWY_RESTRICT sums, float factor, const float* HWY_RESTRICT values,
-                std::size_t count) {
+void add_scaled_on_target(float* HWY_RESTRICT sums, float factor, const float* HWY_RESTRICT values,
+                          std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) sums[i] += factor * values[i];
-}
-
-void multiply_on_target(const MatrixPart& part, const float* matrix, const float* right,
-                        float* left) {
-  std::fill_n(left, part.left_count(), 0.0f);
-  for_pieces(part, [&](std::size_t row, std::size_t element, std::size_t column, std::size_t n) {
-    for (std::size_t k = 0; k < part.rank; ++k) {
-      left[row * part.rank + k] += dot(matrix + element, right + k * part.columns + column, n);
-    }
-  });
-}
-
-void multiply_transposed_on_target(const MatrixPart& part, const float* matrix, const float* left,
-                                   float* right) {
-  std::fill_n(right, part.right_count(), 0.0f);
-  for_pieces(part, [&](std::size_t row, std::size_t element, std::size_t column, std::size_t n) {
-    for (std::size_t k = 0; k < part.rank; ++k) {
-      add_scaled(right + k * part.columns + column, left[row * part.rank + k], matrix + element, n);
-    }
-  });
-}
-
-void add_product_on_target(const MatrixPart& part, float sign, const float* left,
-                           const float* right, float* matrix) {
-  for_pieces(part, [&](std::size_t row, std::size_t element, std::size_t column, std::size_t n) {
-    for (std::size_t k = 0; k < part.rank; ++k) {
-      add_scaled(matrix + element, sign * left[row * part.rank + k],
-                 right + k * part.columns + column, n);
-    }
-  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -87,42 +39,65 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace kolo::simd {
-HWY_EXPORT(multiply_on_target);
-HWY_EXPORT(multiply_transposed_on_target);
-HWY_EXPORT(add_product_on_target);
+HWY_EXPORT(dot_on_target);
+HWY_EXPORT(add_scaled_on_target);
 }  // namespace kolo::simd
 
 namespace kolo {
+namespace {
+
+/// Calls visit(element, number, right, count) for the pieces of all rows and each k below the rank:
+/// `count` elements from `element`, their `number` in the left factor, the place of their columns
+/// in the right factor. Pieces are so short that the pieces of a right factor stay in the cache.
+template <typename Visit>
+void for_pieces(const MatrixPart& part, const Visit& visit) {
+  constexpr std::size_t kColumns = 1024;
+  for (std::size_t block = 0; block < part.columns; block += kColumns) {
+    const std::size_t block_end = std::min(block + kColumns, part.columns);
+    for (std::size_t row = 0; row < part.rows(); ++row) {
+      const std::size_t begin = std::max(row * part.columns + block, part.head);
+      const std::size_t end = std::min(row * part.columns + block_end, part.head + part.count);
+      for (std::size_t k = 0; begin < end && k < part.rank; ++k) {
+        const std::size_t right = k * part.columns + begin - row * part.columns;
+        visit(begin - part.head, row * part.rank + k, right, end - begin);
+      }
+    }
+  }
+}
+
+}  // namespace
 
 MatrixPart matrix_part(std::size_t first, std::size_t count, std::size_t columns,
                        std::size_t rank) {
   MatrixPart part{.count = count, .columns = columns, .head = first % columns};
   part.rank = std::min({rank, part.rows(), columns});
-  if (part.left_count() + part.right_count() < count) return part;
-  return {.count = count};
+  return part.left_count() + part.right_count() < count ? part : MatrixPart{.count = count};
 }
 
 void multiply(const MatrixPart& part, const float* matrix, const float* right, float* left) {
   using namespace simd;
-  HWY_DYNAMIC_DISPATCH(multiply_on_target)(part, matrix, right, left);
+  std::fill_n(left, part.left_count(), 0.0f);
+  for_pieces(part, [&](std::size_t element, std::size_t number, std::size_t at, std::size_t count) {
+    left[number] += HWY_DYNAMIC_DISPATCH(dot_on_target)(matrix + element, right + at, count);
+  });
 }
 
 void multiply_transposed(const MatrixPart& part, const float* matrix, const float* left,
                          float* right) {
   using namespace simd;
-  HWY_DYNAMIC_DISPATCH(multiply_transposed_on_target)(part, matrix, left, right);
+  std::fill_n(right, part.right_count(), 0.0f);
+  for_pieces(part, [&](std::size_t element, std::size_t number, std::size_t at, std::size_t count) {
+    HWY_DYNAMIC_DISPATCH(add_scaled_on_target)(right + at, left[number], matrix + element, count);
+  });
 }
 
-void subtract_product(const MatrixPart& part, const float* left, const float* right,
-                      float* matrix) {
+void add_product(const MatrixPart& part, float sign, const float* left, const float* right,
+                 float* matrix) {
   using namespace simd;
-  HWY_DYNAMIC_DISPATCH(add_product_on_target)(part, -1.0f, left, right, matrix);
-}
-
-void write_product(const MatrixPart& part, const float* left, const float* right, float* matrix) {
-  std::fill_n(matrix, part.count, 0.0f);
-  using namespace simd;
-  HWY_DYNAMIC_DISPATCH(add_product_on_target)(part, 1.0f, left, right, matrix);
+  for_pieces(part, [&](std::size_t element, std::size_t number, std::size_t at, std::size_t count) {
+    HWY_DYNAMIC_DISPATCH(add_scaled_on_target)
+    (matrix + element, sign * left[number], right + at, count);
+  });
 }
 
 void orthonormalise(const MatrixPart& part, std::span<float> left) {

@@ -33,18 +33,16 @@ MatrixPart matrix_part(std::size_t first, std::size_t count, std::size_t columns
 /// order that does not depend on the instruction set.
 ///
 /// Threads: pure; any.
-/// Cost:    2 * rank operations per element, and one pass over the matrix; `subtract_product` reads
-///          and writes.
+/// Cost:    2 * rank operations per element, and one pass over the matrix.
 
 /// left = matrix · rightᵀ
 void multiply(const MatrixPart& part, const float* matrix, const float* right, float* left);
 /// right = leftᵀ · matrix
 void multiply_transposed(const MatrixPart& part, const float* matrix, const float* left,
                          float* right);
-/// matrix -= left · right
-void subtract_product(const MatrixPart& part, const float* left, const float* right, float* matrix);
-/// matrix = left · right
-void write_product(const MatrixPart& part, const float* left, const float* right, float* matrix);
+/// matrix += sign * left · right
+void add_product(const MatrixPart& part, float sign, const float* left, const float* right,
+                 float* matrix);
 
 /// Makes the columns of the left factor orthogonal, and their norms one. A column that depends on
 /// the columns before it becomes zero. Before: all numbers are finite.

@@ -25,7 +25,12 @@ class OwnScenes(Scenes):
         self.check("collectives", nodes=[3])
 
     def test_gradients(self):
-        self.check("gradients,given_up,equal,compression,codes,rows")
+        self.check("gradients,given_up,equal,compression,codes,power_sgd,rows")
+
+    def test_codecs_in_numpy(self):
+        for nodes in ([1], [3], [2, 2]) if job.HAS_UCX else ([1], [3]):
+            with self.subTest(nodes=nodes):
+                self.check("coded", nodes=nodes)
 
     def test_messages_groups_and_memory(self):
         self.check("grouped_messages,groups,arena", nodes=[3])

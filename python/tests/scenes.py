@@ -14,11 +14,13 @@ import time
 import weakref
 
 import numpy as np
+from codecs_in_numpy import Half, Largest, Signs
 from support import play, raises
 
 import kolo
 from kolo import _dtypes
 from kolo._library import library
+from kolo.codec import CodedReducer, RankSteps
 
 COMBINE = {
     "sum": np.add,
@@ -321,6 +323,62 @@ def codes(job):
             elif step == 0:
                 assert np.abs(grads["w"] - np.mean(every, axis=0)).max() <= 2 * 2.0**-4
         assert np.isclose(sets["plain"].residual_norm("w"), np.linalg.norm(kept[job.rank]))
+
+
+def power_sgd(job):
+    """A sum of two products of vectors is sent whole by factors of two columns, on all ranks alike."""
+    grads = job.register_gradients("factors", {"w": kolo.Gradient((128, 64))}, compression="powersgd(2)")
+    random = np.random.default_rng(3)
+    for _ in range(3):
+        a, b = random.standard_normal((128, 2)), random.standard_normal((2, 64))
+        grads["w"][:] = (job.rank + 1) * a @ b
+        grads.ready(0)
+        grads.wait()
+        assert np.abs(grads["w"] - (job.size + 1) / 2 * a @ b).max() < 1e-3
+        assert grads.residual_norm("w") < 1e-2
+    got = np.array(grads["w"])
+    same(got, job.broadcast(got.copy()))
+    grads["w"][:] = random.standard_normal((128, 64))
+    grads.ready(0)
+    grads.wait()
+    assert grads.residual_norm("w") > 10
+    assert grads.flags("w") & kolo.GradientFlags.SPARSE
+
+
+def coded(job):
+    """A codec in NumPy makes the same sums and residuals as its steps without messages."""
+    for codec in (Half(), Signs(), Largest()):
+        reducer = CodedReducer(job, codec)
+        members = [RankSteps(codec, rank, job.size) for rank in range(job.size)]
+        for step in range(4):
+            every = [{name: np.random.default_rng([rank, step, i]).standard_normal(shape).astype(np.float32)
+                      for i, (name, shape) in enumerate({"w": (30, 41), "b": 2}.items())}
+                     for rank in range(job.size)]
+            own = {name: values.copy() for name, values in every[job.rank].items()}
+            if step == 2:
+                state = reducer.state_dict()
+                bad = {name: values.copy() for name, values in own.items()}
+                if job.rank == job.size - 1:
+                    bad["b"][0] = np.inf
+                assert not reducer.all_reduce(bad)
+                assert all(np.isnan(values).all() for values in bad.values())
+                for name, residuals in reducer.state_dict().items():
+                    same(residuals[0], state[name][0])
+                    same(residuals[1], state[name][1])
+                reducer = CodedReducer(job, codec)
+                reducer.load_state_dict(state)
+            op = ("sum", "average")[step % 2]
+            assert reducer.all_reduce(own, op)
+            shares = [member.contribute(each) for member, each in zip(members, every)]
+            sums = [member.merge([each[rank] for each in shares]) for rank, member in enumerate(members)]
+            for member, each in zip(members, every):
+                member.finish(sums, each, op)
+            for name, values in own.items():
+                same(values, every[job.rank][name])
+                for got, kept in zip(reducer.state_dict()[name], members[job.rank].kept[name]):
+                    same(got, kept)
+        with raises(kolo.UsageError, "sum or average, not max"):
+            reducer.all_reduce({"w": np.zeros(3, np.float32)}, "max")
 
 
 def rows(job):

@@ -68,10 +68,11 @@ TEST(LowRankTest, ProductsEqualPlainOnes) {
       ASSERT_NEAR(made[i], rights[i / part.columns][i % part.columns], bound(part.rows()));
     }
     made.resize(part.count);
-    write_product(part, left.data(), right.data(), made.data());
+    std::ranges::fill(made, 0.0f);
+    add_product(part, 1.0f, left.data(), right.data(), made.data());
     const std::vector<double> products = elements_of(part, product(l, r));
     const std::vector<float> before = elements;
-    subtract_product(part, left.data(), right.data(), elements.data());
+    add_product(part, -1.0f, left.data(), right.data(), elements.data());
     const double error = 2 * static_cast<double>(part.rank + 2) * kRounding * of_l * of_r;
     for (std::size_t i = 0; i < made.size(); ++i) {
       ASSERT_NEAR(made[i], products[i], error);

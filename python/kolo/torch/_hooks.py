@@ -63,7 +63,7 @@ class TopKState(ParameterGradients):
         """Collective over the ranks of `process_group`. None means the group of a model in DDP, or the default group.
 
         `density` is the share of the values to send, and `warmup` the number of dense steps before. `compression`
-        replaces both by a spec of Kolo, such as "int8", or rules by parameter name, such as
+        replaces both by a spec of Kolo, such as "powersgd(4)", or rules by parameter name, such as
         "embedding*=bf16,*=topk(0.01,dgc,warmup=100)".
         """
         module = model
