@@ -28,6 +28,7 @@ struct CompressedBucketShape {
   std::size_t count = 0;    ///< Number of float32 elements.
   std::size_t pairs = 0;    ///< Number of pairs that each rank would send.
   std::size_t factors = 0;  ///< Numbers in the factors of all tensors, if the method sends factors.
+  std::size_t matrix_rank = 4;
   int ranks = 1;
   double pair_bytes = 6;         ///< Bytes of a pair sent to an owner: a 16-bit value and an index.
   double result_pair_bytes = 8;  ///< Bytes of a pair sent back: a float32 sum and an index.

@@ -190,16 +190,17 @@ constinit const CompressionMethod methods::power_sgd{
     .title = "PowerSGD",
     .takes_rank = true,
     .needs_owners = true,
-    // Folding reads two arrays and writes one. Two products read an array, one reads and writes it,
-    // and one writes it.
+    // Folding reads two arrays and writes one. The four products, which compute on data in the
+    // cache, take per column of the factors as long as 5 bytes.
     .needs =
         [](const CompressedBucketShape& bucket, const CompressionCosts& costs) {
           const double bytes = 4 * static_cast<double>(bucket.factors);
-          return ExchangeNeeds{.contribution_bytes = bytes,
-                               .result_bytes = bytes,
-                               .pass_us = (12 + 20) * static_cast<double>(bucket.count) /
-                                          costs.selector_bytes_per_us,
-                               .exchanges = 2};
+          const double passes = 12 + 5 * static_cast<double>(bucket.matrix_rank);
+          return ExchangeNeeds{
+              .contribution_bytes = bytes,
+              .result_bytes = bytes,
+              .pass_us = passes * static_cast<double>(bucket.count) / costs.selector_bytes_per_us,
+              .exchanges = 2};
         },
     .make_codec = make_codec<PowerSgdCodec>,
     .forms = [](const SparsePlan& plan) { return forms_of(plan_of(plan, 0)); },

@@ -29,8 +29,8 @@ struct MatrixPart {
 /// column, of which no factor loses anything.
 MatrixPart matrix_part(std::size_t first, std::size_t count, std::size_t columns, std::size_t rank);
 
-/// The products of a power iteration. Every product and every sum is rounded to float32, in an
-/// order that does not depend on the instruction set.
+/// The products of a power iteration. Every product and every sum is rounded to float32, in the
+/// same order on all machines.
 ///
 /// Threads: pure; any.
 /// Cost:    2 * rank operations per element, and one pass over the matrix.

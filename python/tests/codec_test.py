@@ -91,6 +91,13 @@ class Codecs(unittest.TestCase):
         self.assertEqual([own["x"].tolist() for own in gradients], [[1, 1], [1, 1]])
         self.assertEqual([[part.tolist() for part in rank.kept["x"]] for rank in ranks], [[[2, 2], [1]], [[3, 3], [1]]])
 
+    def test_a_number_that_is_not_finite_is_not_sent(self):
+        rank = RankSteps(Exact(), 0, 1)
+        self.assertEqual(rank.contribute({"x": np.array([1, np.nan], np.float32)}), [])
+        share = rank.contribute({"x": np.full(2, 3e38, np.float32)})[0]
+        self.assertEqual(rank.merge([share, share]), [])
+        self.assertEqual(rank.kept, {})
+
     def test_misuse(self):
         rank = RankSteps(Exact(), 0, 1)
         for gradients, text in (

@@ -48,6 +48,7 @@ BucketExchange exchange_of(const CompressedTensors& tensors, const ProcessGrid& 
   return {.shape = {.count = part,
                     .pairs = pairs_to_keep(spec.density, part),
                     .factors = factors,
+                    .matrix_rank = spec.matrix_rank,
                     .ranks = ranks,
                     .pair_bytes = static_cast<double>(size_of(spec.wire)) + 4,
                     .sum_bytes = spec.rule == QuotaRule::kLossless

@@ -174,16 +174,16 @@ TEST(ChooserTest, QuantisedMethodsArePricedByTheirCodes) {
   EXPECT_EQ(choose_path(bucket, costs).path.method, &methods::topk);
 }
 
-// Both factors go to owners and back, one after the other, and the kernels read and write each
-// element eight times.
+// Both factors go to owners and back, one after the other.
 TEST(ChooserTest, FactorsArePricedByTheirNumbersAndTwoExchanges) {
   CompressionCosts costs = wire_only(50, 1000);
   costs.selector_bytes_per_us = 10'000;
   CompressedBucketShape bucket = bucket_of(1'000'000, 0.01, 4);
   bucket.factors = 8000;
+  bucket.matrix_rank = 2;
   const PathPrediction best = fastest_path(methods::power_sgd, bucket, costs);
   EXPECT_EQ(best.path, (ReducePath{&methods::power_sgd, ExchangeRoute::kPairwise}));
-  EXPECT_NEAR(best.us, 0.75 * 2 * 4 * 8000 / 1000 + 4 * 50 + 32e6 / 10'000, 0.01);
+  EXPECT_NEAR(best.us, 0.75 * 2 * 4 * 8000 / 1000 + 4 * 50 + 22e6 / 10'000, 0.01);
 }
 
 TEST(ChooserTest, OneRankHasNothingToSend) {
