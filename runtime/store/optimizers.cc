@@ -20,9 +20,9 @@ struct OptimizerState {
   int steps = 0;
 };
 
-void sgd(const StoreOptimizer& with, OptimizerState& state, Span<float> value,
+void sgd(const StoreOptimizer& with, float lr, OptimizerState& state, Span<float> value,
          const float* pushed) {
-  const auto lr = static_cast<float>(with.lr), momentum = static_cast<float>(with.momentum);
+  const auto momentum = static_cast<float>(with.momentum);
   const auto decay = static_cast<float>(with.weight_decay);
   const auto rescale = static_cast<float>(with.rescale);
   if (momentum != 0) state.first.resize(value.size());
@@ -33,13 +33,13 @@ void sgd(const StoreOptimizer& with, OptimizerState& state, Span<float> value,
   }
 }
 
-void adam(const StoreOptimizer& with, OptimizerState& state, Span<float> value,
+void adam(const StoreOptimizer& with, float lr, OptimizerState& state, Span<float> value,
           const float* pushed) {
   state.first.resize(value.size());
   state.second.resize(value.size());
   ++state.steps;
   const bool is_decoupled = with.name == "adamw";
-  const auto lr = static_cast<float>(with.lr), epsilon = static_cast<float>(with.epsilon);
+  const auto epsilon = static_cast<float>(with.epsilon);
   const auto decay = static_cast<float>(with.weight_decay);
   const auto rescale = static_cast<float>(with.rescale);
   const auto share1 = static_cast<float>(1 - with.beta1);
@@ -67,7 +67,8 @@ StoreUpdater make_updater(const StoreOptimizer& optimizer) {
   auto states = std::make_shared<std::map<std::string, OptimizerState, std::less<>>>();
   return [=](const StoreUpdate& update) {
     const Span<float> value(static_cast<float*>(update.value.data), update.value.count);
-    (is_sgd ? sgd : adam)(optimizer, (*states)[std::string(update.key)], value,
+    (is_sgd ? sgd : adam)(optimizer, static_cast<float>(optimizer.lr * update.rate),
+                          (*states)[std::string(update.key)], value,
                           static_cast<const float*>(update.pushed.data));
   };
 }

@@ -179,11 +179,13 @@ void ParameterStore::init(std::string_view key, const ConstBuffer& value, std::s
   added->own_count = added->counts[static_cast<std::size_t>(rank())];
   added->own_begin =
       std::accumulate(added->counts.begin(), added->counts.begin() + rank(), added->own_begin);
+  const std::size_t own_bytes = added->own_count * size_of(value.dtype);
   StoreShard shard{.key = added->name,
                    .offset = added->own_begin,
                    .row_width = row_width,
-                   .memory = allocate_aligned(added->own_count * size_of(value.dtype))};
-  shard.value = {shard.memory.get(), added->own_count, value.dtype};
+                   .memory = {allocate_aligned(own_bytes), allocate_aligned(own_bytes)}};
+  shard.value = {shard.memory[0].get(), added->own_count, value.dtype};
+  shard.pushed = {shard.memory[1].get(), added->own_count, value.dtype};
   agree(group_, fmt::format("init {}", key),
         fmt::format("{} in rows of {}", describe(value), row_width));
   std::optional<Ticket> received;
@@ -218,19 +220,19 @@ ConstBuffer ParameterStore::merged(const Key& key, const OneOrMore<ConstBuffer>&
   return {merged_.data(), key.like.count, key.like.dtype};
 }
 
-void ParameterStore::push(std::string_view name, const OneOrMore<ConstBuffer>& values) {
+void ParameterStore::push(std::string_view name, const OneOrMore<ConstBuffer>& values,
+                          double rate) {
   Key& key = find(name, "push");
   const ConstBuffer sum = merged(key, values);
-  is_async_ ? send_push(key, sum) : push_to_all(key, sum);
+  is_async_ ? send_push(key, sum, rate) : push_to_all(key, sum, rate);
 }
 
 /// Sums over all ranks; each one applies its part of the sum.
-void ParameterStore::push_to_all(Key& key, const ConstBuffer& sum) {
-  const AlignedMemory memory = allocate_aligned(key.own_count * size_of(key.like.dtype));
-  const BufferView part(memory.get(), key.own_count, key.like.dtype);
+void ParameterStore::push_to_all(Key& key, const ConstBuffer& sum, double rate) {
+  const BufferView part = server_->pushed(key.id);
   group_.reduce_scatter("push " + key.name, {sum, part, key.counts}).wait();
   try {
-    server_->apply_round(key.id, part);
+    server_->apply_round(key.id, rate);
   } catch (const std::exception& e) {
     // The other ranks would wait for this update.
     if (num_workers() > 1) {
@@ -241,10 +243,10 @@ void ParameterStore::push_to_all(Key& key, const ConstBuffer& sum) {
   ++key.pushed;
 }
 
-void ParameterStore::send_push(Key& key, const ConstBuffer& sum) {
+void ParameterStore::send_push(Key& key, const ConstBuffer& sum, double rate) {
   await_slowest(key);
   outbox_->make_room(sum.bytes(), options_.in_flight_bytes);
-  StoreRequest request{.kind = Kind::kPush, .key = key.id, .number = ++key.pushed};
+  StoreRequest request{.kind = Kind::kPush, .key = key.id, .number = ++key.pushed, .rate = rate};
   request.tag = next_tag_++;
   key.for_each_shard([&](int server, std::size_t offset, std::size_t count) {
     outbox_->send(bytes_of(request), server, kRequestTag);
@@ -252,10 +254,10 @@ void ParameterStore::send_push(Key& key, const ConstBuffer& sum) {
   });
 }
 
-/// Waits until no worker has made too many pushes less than this one.
-void ParameterStore::await_slowest(Key& key) {
-  if (!options_.staleness || key.pushed <= *options_.staleness) return;
-  const std::uint64_t wanted = key.pushed - *options_.staleness;
+/// Waits until each worker has made `pushes`, and none too many less than this one.
+void ParameterStore::await_slowest(Key& key, std::uint64_t pushes) {
+  const std::uint64_t lead = std::min(options_.staleness.value_or(kMost), key.pushed);
+  const std::uint64_t wanted = std::max(pushes, key.pushed - lead);
   if (key.slowest >= wanted) return;
   std::vector<Part> parts;
   key.for_each_shard([&](int server, std::size_t, std::size_t) { parts.push_back({server}); });
@@ -264,14 +266,15 @@ void ParameterStore::await_slowest(Key& key) {
                     .slowest;
 }
 
-StoreVersion ParameterStore::pull(std::string_view name, const BufferView& out) {
+StoreVersion ParameterStore::pull(std::string_view name, const BufferView& out,
+                                  std::uint64_t pushes) {
   Key& key = find(name, "pull");
   key.check_fits(out, "pull");
-  return pull(key, out);
+  return pull(key, out, pushes);
 }
 
-StoreVersion ParameterStore::pull(Key& key, const BufferView& out) {
-  if (is_async_) await_slowest(key);
+StoreVersion ParameterStore::pull(Key& key, const BufferView& out, std::uint64_t pushes) {
+  if (is_async_) await_slowest(key, pushes);
   std::vector<Part> parts;
   key.for_each_shard([&](int server, std::size_t offset, std::size_t count) {
     parts.push_back({server, key.part(out, offset, count)});

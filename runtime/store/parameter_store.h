@@ -66,6 +66,7 @@ struct StoreUpdate {
   std::size_t offset = 0;  ///< Index of the first of these elements within the key.
   BufferView value = {};   ///< To be changed in place.
   ConstBuffer pushed = {};
+  double rate = 1.0;  ///< That of the push.
 };
 using StoreUpdater = std::function<void(const StoreUpdate&)>;
 
@@ -96,18 +97,22 @@ class ParameterStore {
   /// This rank among those of the store.
   int rank() const { return group_.rank(); }
   int num_workers() const { return group_.size(); }
+  /// As `Group::network_bytes_sent`, of this rank as a worker and as a server.
+  std::uint64_t network_bytes_sent() const { return group_.network_bytes_sent(); }
 
   /// Creates a key with rank 0's value. Rows of `row_width` elements stay on one server.
   /// Collective.
   void init(std::string_view key, const ConstBuffer& value, std::size_t row_width = 1);
   /// Merges the sum of `values`, each as long as the key, into the value: by the optimizer or
   /// updater, without one by assigning it. The memory is the caller's again when this returns.
+  /// `rate` is for the updater; a built-in optimizer multiplies its learning rate by it.
   ///
   /// All ranks push a key equally often, keys in one order, and the push returns when the sum is
   /// applied. For "dist_async" none of this holds.
-  void push(std::string_view key, const OneOrMore<ConstBuffer>& values);
-  /// Reads the value, which contains all earlier pushes of this rank. Not collective.
-  StoreVersion pull(std::string_view key, const BufferView& out);
+  void push(std::string_view key, const OneOrMore<ConstBuffer>& values, double rate = 1.0);
+  /// Reads the value, which contains all earlier pushes of this rank, and for "dist_async" at least
+  /// the first `pushes` of each worker. Not collective.
+  StoreVersion pull(std::string_view key, const BufferView& out, std::uint64_t pushes = 0);
   /// A push and a pull. Collective, except for "dist_async".
   StoreVersion push_pull(std::string_view key, const OneOrMore<ConstBuffer>& values,
                          const BufferView& out);
@@ -134,10 +139,10 @@ class ParameterStore {
   void check_open(std::string_view call) const;
   Key& find(std::string_view key, std::string_view call);
   ConstBuffer merged(const Key& key, const OneOrMore<ConstBuffer>& values);
-  void push_to_all(Key& key, const ConstBuffer& sum);
-  void send_push(Key& key, const ConstBuffer& sum);
-  void await_slowest(Key& key);
-  StoreVersion pull(Key& key, const BufferView& out);
+  void push_to_all(Key& key, const ConstBuffer& sum, double rate);
+  void send_push(Key& key, const ConstBuffer& sum, double rate);
+  void await_slowest(Key& key, std::uint64_t pushes = 0);
+  StoreVersion pull(Key& key, const BufferView& out, std::uint64_t pushes = 0);
   StoreVersion ask_for(Key& key, const std::vector<Part>& parts);
   StoreVersion ask(std::string_view subject, StoreRequest request, const std::vector<Part>& parts);
 

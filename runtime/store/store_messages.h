@@ -32,6 +32,7 @@ struct StoreRequest {
   std::uint64_t number = 0;  ///< Of a push: its number among those of its sender and key.
   std::uint64_t rows = 0;    ///< Number of indices that follow; 0: the pull is of all elements.
   std::uint64_t tag = 0;     ///< Names the sender's request.
+  double rate = 1.0;         ///< Of a push, for the updater.
 };
 
 // Tags of messages in the store's group. A rank sends to itself, too, so what goes to a server and

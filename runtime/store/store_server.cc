@@ -75,10 +75,15 @@ void StoreServer::set_updater(StoreUpdater updater) {
   updater_ = std::move(updater);
 }
 
-void StoreServer::apply_round(std::uint64_t key, const ConstBuffer& sum) {
+BufferView StoreServer::pushed(std::uint64_t key) {
+  const MutexLock lock(mutex_);
+  return shards_.at(key).pushed;
+}
+
+void StoreServer::apply_round(std::uint64_t key, double rate) {
   const MutexLock lock(mutex_);
   StoreShard& shard = shards_.at(key);
-  if (sum.count > 0) update(shard, sum);
+  if (shard.value.count > 0) update(shard, rate);
   std::ranges::fill(shard.pushes, shard.version.updates);
   shard.version.slowest = shard.version.updates;
   answer_waiting();
@@ -91,11 +96,11 @@ StoreVersion StoreServer::copy(std::uint64_t key, Span<const std::int64_t> rows,
   return shard.version;
 }
 
-void StoreServer::update(StoreShard& shard, const ConstBuffer& pushed) {
+void StoreServer::update(StoreShard& shard, double rate) {
   if (updater_) {
-    updater_({shard.key, shard.offset, shard.value, pushed});
+    updater_({shard.key, shard.offset, shard.value, shard.pushed, rate});
   } else {
-    std::memcpy(shard.value.data, pushed.data, pushed.bytes());
+    std::memcpy(shard.value.data, shard.pushed.data, shard.pushed.bytes());
   }
   ++shard.version.updates;
 }
@@ -135,24 +140,16 @@ int StoreServer::listen(StoreRequest& request) {
 }
 
 void StoreServer::handle(int source, const StoreRequest& request) {
-  AlignedMemory pushed;
-  BufferView view;
   std::vector<std::int64_t> rows(request.rows);
   if (request.kind == StoreRequest::Kind::kPush) {
-    const MutexLock lock(mutex_);
-    view = shards_.at(request.key).value;
-  }
-  if (request.kind == StoreRequest::Kind::kPush) {
-    pushed = allocate_aligned(view.bytes());
-    view.data = pushed.get();
-    group_.recv(view, source, payload_tag(request.tag)).wait();
+    group_.recv(pushed(request.key), source, payload_tag(request.tag)).wait();
   } else if (!rows.empty()) {
     group_.recv(rows, source, payload_tag(request.tag)).wait();
   }
   const MutexLock lock(mutex_);
   if (request.kind == StoreRequest::Kind::kPush) {
     StoreShard& shard = shards_.at(request.key);
-    update(shard, view);
+    update(shard, request.rate);
     shard.pushes[static_cast<std::size_t>(source)] = request.number;
     shard.version.slowest = *std::ranges::min_element(shard.pushes);
   } else if (request.kind == StoreRequest::Kind::kBye) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -28,8 +29,9 @@ struct StoreShard {
   std::string key;
   std::size_t offset = 0;  ///< Index of the first one within the key.
   std::size_t row_width = 1;
-  AlignedMemory memory;
+  std::array<AlignedMemory, 2> memory;
   BufferView value = {};
+  BufferView pushed = {};  ///< The last push of these elements.
   StoreVersion version = {};
   std::vector<std::uint64_t> pushes = {};  ///< Applied here, by worker.
 };
@@ -48,8 +50,10 @@ class StoreServer {
 
   void add(std::uint64_t key, StoreShard shard) KOLO_EXCLUDES(mutex_);
   void set_updater(StoreUpdater updater) KOLO_EXCLUDES(mutex_);
-  /// Applies the sum of one push of each worker.
-  void apply_round(std::uint64_t key, const ConstBuffer& sum) KOLO_EXCLUDES(mutex_);
+  /// Where one push at a time arrives.
+  BufferView pushed(std::uint64_t key) KOLO_EXCLUDES(mutex_);
+  /// Applies the sum of one push of each worker, which has arrived.
+  void apply_round(std::uint64_t key, double rate) KOLO_EXCLUDES(mutex_);
   /// Copies these rows of the shard, or without indices all its elements.
   StoreVersion copy(std::uint64_t key, Span<const std::int64_t> rows, void* out)
       KOLO_EXCLUDES(mutex_);
@@ -66,7 +70,7 @@ class StoreServer {
   void serve() noexcept;
   int listen(StoreRequest& request) KOLO_EXCLUDES(mutex_);
   void handle(int source, const StoreRequest& request) KOLO_EXCLUDES(mutex_);
-  void update(StoreShard& shard, const ConstBuffer& pushed) KOLO_REQUIRES(mutex_);
+  void update(StoreShard& shard, double rate) KOLO_REQUIRES(mutex_);
   void say_goodbye_for(int source) KOLO_REQUIRES(mutex_);
   void answer_waiting() KOLO_REQUIRES(mutex_);
   bool answer(const Waiting& waiting) KOLO_REQUIRES(mutex_);

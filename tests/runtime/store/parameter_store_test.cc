@@ -167,6 +167,52 @@ TEST(AsyncStore, ASlowWorkerDelaysNoOther) {
   });
 }
 
+/// Worker 1 pushes only after a pull of worker 0 that asks for nothing more than its own pushes.
+TEST(AsyncStore, APullWaitsForAsManyPushesAsItNames) {
+  constexpr std::uint64_t kPushes = 5;
+  std::atomic<bool> has_pulled{false};
+  run_store(3, [&](Runtime& runtime) {
+    ParameterStore store(runtime, store_of("dist_async"));
+    store.set_updater(add_pushed<float>);
+    store.init("w", std::vector<float>(100));
+    const std::vector<float> one(100, 1.0f);
+    std::vector<float> out(100);
+    if (runtime.rank() == 0) {
+      store.push("w", ConstBuffer(one));
+      store.pull("w", out);
+      has_pulled = true;
+    }
+    while (!has_pulled) std::this_thread::yield();
+    for (std::uint64_t push = runtime.rank() == 0 ? 1 : 0; push < kPushes; ++push) {
+      store.push("w", ConstBuffer(one));
+    }
+    require(store.pull("w", out, kPushes).updates == 3 * kPushes, "updates");
+    require(out == std::vector<float>(100, 3.0f * kPushes), "the sum of all pushes");
+  });
+}
+
+/// The updater gets the rate of each push, and pushes of one memory may differ.
+TEST_P(StoreTypes, GiveTheRateToTheUpdater) {
+  const auto& [type, ranks] = GetParam();
+  run_store(ranks, [&, type = type](Runtime& runtime) {
+    ParameterStore store(runtime, store_of(type));
+    store.set_updater([](const StoreUpdate& update) {
+      static_cast<float*>(update.value.data)[0] += static_cast<float>(update.rate);
+    });
+    store.init("w", std::vector<float>(1));
+    const std::vector<float> any(1);
+    const bool is_async = store.options().type == "dist_async";
+    for (int push = 0; push < 3; ++push) {
+      store.push("w", ConstBuffer(any), is_async ? store.rank() + 0.5 : push + 0.25);
+    }
+    store.barrier();
+    const int workers = store.num_workers();
+    const float of_async = 1.5f * static_cast<float>(workers * workers);
+    require(pulled<float>(store, "w", 1)[0] == (is_async ? of_async : 3.75f), "the sum of rates");
+    store.barrier();
+  });
+}
+
 class Staleness : public testing::TestWithParam<int> {};
 
 TEST_P(Staleness, IsNeverExceeded) {

@@ -54,15 +54,15 @@ TEST(StoreOptimizers, FollowTheirFormulas) {
       double w = start, v = 0, m = 0, s = 0;
       std::vector<float> floats{static_cast<float>(start)};
       for (int step = 1; step <= 5; ++step) {
-        const double pushed = start * step, decay = 0.01 * w;
+        const double pushed = start * step, decay = 0.01 * w, rate = 1.0 / step;
         const double g = 0.5 * pushed + (with.name == "adamw" ? 0.0 : decay);
         v = 0.9 * v + g;
         m = 0.8 * m + 0.2 * g;
         s = 0.9 * s + 0.1 * g * g;
         const double adam =
             m / (1 - std::pow(0.8, step)) / (std::sqrt(s / (1 - std::pow(0.9, step))) + 1e-3);
-        w -= 0.05 * (with.name == "sgd" ? v : with.name == "adam" ? adam : adam + decay);
-        update({key, 0, floats, std::vector<float>{static_cast<float>(pushed)}});
+        w -= 0.05 * rate * (with.name == "sgd" ? v : with.name == "adam" ? adam : adam + decay);
+        update({key, 0, floats, std::vector<float>{static_cast<float>(pushed)}, rate});
         EXPECT_NEAR(floats[0], w, 5e-5) << name;  // |w| < 4, some 20 roundings of 2^-24 a step
       }
     }
