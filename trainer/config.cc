@@ -36,23 +36,31 @@ void require_exchange(const Config& c) {
   Config copy = c, unchanged;
   const std::vector<ConfigOption> options = exchange_options(copy);
   const std::vector<ConfigOption> defaults = exchange_options(unchanged);
-  for (std::size_t i = 0; i < options.size(); ++i) {
-    const bool is_outer = options[i].name.starts_with("--outer");
-    require(options[i].text() == defaults[i].text() || c.exchange == "diloco" ||
-                (c.exchange == "local" && !is_outer),
-            fmt::format("{} {}: needs --exchange {}diloco", options[i].name, options[i].text(),
-                        is_outer ? "" : "local or "));
+  for (std::size_t i = 1; i < options.size(); ++i) {  // 0 is --exchange
+    const std::string& name = options[i].name;
+    const std::string readers = name.starts_with("--outer") ? "diloco"
+                                : name == "--staleness"     ? "async"
+                                                            : "local or diloco";
+    require(options[i].text() == defaults[i].text() || readers.find(c.exchange) != readers.npos,
+            fmt::format("{} {}: needs --exchange {}", name, options[i].text(), readers));
   }
-  if (!has_local_steps(c)) return;
-  const std::string local = "--exchange " + c.exchange + " with ";
-  require(c.shard == "none", local + "--shard: each rank updates all weights; set --shard none");
-  require(c.uneven != "join", local + "--uneven join: local steps need no join; set --uneven pad");
+  if (!has_local_steps(c) && !is_asynchronous(c)) return;
+  const std::string with = "--exchange " + c.exchange + " with ";
+  require(c.shard == "none", with + "--shard: ranks take no step together; set --shard none");
+  require(c.uneven != "join", with + "--uneven join: no rank waits in a join; set --uneven pad");
   require(c.weight_average == 0.0f,
-          local + "--weight-average: exchanges average weights already; leave it out");
+          with + "--weight-average: the running means of ranks would differ; leave it out");
   require(update_options(c).loss_scale.mode == LossScaler::Mode::kOff,
-          local +
+          with +
               "a loss scale: ranks would skip different steps; set --loss-scale off, or "
               "--precision bfloat16");
+  if (is_asynchronous(c)) {
+    require(!c.sync_batch_norm,
+            with + "--sync-batch-norm on: each step would wait for all ranks; set it off");
+    require(parsed_gradients(c.gradients) != "bfloat16",
+            with + "--gradients bfloat16: owners take float32; set --gradients float32");
+    return;
+  }
   require(c.fragments <= exchange_every(c),
           fmt::format("--fragments {} with --every {}: each needs a step of its own", c.fragments,
                       exchange_every(c)));
@@ -68,10 +76,11 @@ void require_balance(const Config& c) {
   if (c.balance == "off") return;
   require(c.uneven != "join",
           "--balance with --uneven join: ranks that join have no samples; set --uneven pad");
-  require(!has_local_steps(c),
-          fmt::format("--balance with --exchange {}: ranks would take local steps of unequal "
-                      "length; set --exchange dense",
-                      c.exchange));
+  require(
+      !has_local_steps(c) && !is_asynchronous(c),
+      fmt::format("--balance with --exchange {}: ranks would take steps of their own of unequal "
+                  "length; set --exchange dense",
+                  c.exchange));
 }
 
 }  // namespace

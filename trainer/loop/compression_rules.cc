@@ -12,7 +12,7 @@ namespace {
 
 DType automatic_dtype(const Config& config, const Options& options) {
   const bool fits = parse_precision(config.precision) == DType::kBFloat16 &&
-                    options.device == "cpu" && config.shard == "none" &&
+                    options.device == "cpu" && config.shard == "none" && !is_asynchronous(config) &&
                     options.compression == "none" &&
                     options.wire_dtype.value_or(DType::kBFloat16) == DType::kBFloat16;
   return fits ? DType::kBFloat16 : DType::kFloat32;

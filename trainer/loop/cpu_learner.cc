@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -211,6 +213,10 @@ class CpuLearner final : public Learner, private Stateful {
     if (pipeline_) pipeline_->share_table();
     if (mesh_) report.exposed += mesh_->take_exposed() + report.waited;
     return report;
+  }
+  std::chrono::nanoseconds meet() override { return updater_->meet(); }
+  std::uint64_t network_bytes_sent() const override {
+    return updater_->network_bytes_sent() + (mesh_ ? mesh_->network_bytes_sent() : 0);
   }
   void begin_evaluation() override {
     swap_average();

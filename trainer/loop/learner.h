@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -80,9 +81,16 @@ class ParameterUpdater : public Stateful {
     return update(lr, clip());
   }
 
+  /// Waits until all ranks have taken as many steps, if they go at their own pace, and gives them
+  /// equal weights. Returns the time that it took. Collective.
+  virtual std::chrono::nanoseconds meet() { return {}; }
+
   /// Returns true if weights may differ between ranks at present. Then their means over all ranks
   /// are evaluated and saved.
   virtual bool ranks_differ() const { return false; }
+
+  /// Returns the payload bytes that this rank has sent to other nodes in groups of the updater.
+  virtual std::uint64_t network_bytes_sent() const { return 0; }
 
   virtual PlanSummary plan() const = 0;
   virtual std::vector<CompressionStats> compression_stats() const = 0;
@@ -130,6 +138,12 @@ class Learner {
   virtual void await_averages() = 0;
   virtual UpdateVerdict clip() = 0;
   virtual StepReport update(float lr, const UpdateVerdict& verdict) = 0;
+
+  /// Call before evaluating, saving, and every other collective call between steps; see
+  /// ParameterUpdater.
+  virtual std::chrono::nanoseconds meet() { return {}; }
+  /// Returns the payload bytes that this rank has sent to other nodes in groups of the learner.
+  virtual std::uint64_t network_bytes_sent() const { return 0; }
 
   /// `begin_evaluation` replaces the weights by those to evaluate and to save; `end_evaluation`
   /// restores them. The weights to evaluate are running means if the job asks for them. Weights and

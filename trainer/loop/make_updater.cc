@@ -9,6 +9,7 @@
 
 #include "comm/base/log.h"
 #include "trainer/errors.h"
+#include "trainer/loop/async_updater.h"
 #include "trainer/loop/compression_rules.h"
 #include "trainer/loop/gradient_exchange.h"
 #include "trainer/loop/local_updater.h"
@@ -136,8 +137,16 @@ std::unique_ptr<ParameterUpdater> make_updater(const Config& config, const Optim
                                                Runtime& runtime, const Task& task,
                                                ParameterSet& parameters, const Clock& clock,
                                                Mesh* mesh) {
-  if (config.row_gradients) parameters.use_rows();
+  if (config.row_gradients && !is_asynchronous(config)) parameters.use_rows();
   if (runtime.rank() == 0) warn_of_unused_rules(config, runtime.options(), parameters);
+  if (is_asynchronous(config)) {
+    auto make = [make_one = entry.make, options = optimizer_options(config)](ParameterSet& of) {
+      return make_one(of, options);
+    };
+    return make_async_updater(runtime, parameters, std::move(make),
+                              {.gate = update_options(config), .staleness = config.staleness},
+                              clock);
+  }
   if (config.shard == "none") {
     return make_replicated(config, entry, runtime, task, parameters, clock, mesh);
   }

@@ -73,7 +73,7 @@ class Training final : private Stateful {
       train_one_step();
       if (step_ % config_.log_every == 0 || is_evaluation_due()) log_interval();
       if (is_evaluation_due()) evaluate_now();
-      if (checkpoints_ && checkpoints_->after_step(step_, new_eval_loss())) {
+      if (checkpoints_ && ranks_meet() && checkpoints_->after_step(step_, new_eval_loss())) {
         save_and_stop("by a signal");
         return std::nullopt;
       }
@@ -101,8 +101,9 @@ class Training final : private Stateful {
     learner_.await_averages();
     const UpdateVerdict verdict = learner_.clip();
     lr_ = schedule_.at(step_);
-    const StepReport report = learner_.update(lr_, verdict);
+    StepReport report = learner_.update(lr_, verdict);
     ++step_;
+    if (ranks_meet()) report.exposed += learner_.meet();
     gradient_norm_ = report.gradient_norm;
     if (report.is_skipped) ++skipped_steps_;
     meter_.add({.time = StepClock::now() - begin,
@@ -115,9 +116,8 @@ class Training final : private Stateful {
   }
 
   /// Returns the payload bytes that this rank has sent to other nodes, in all groups.
-  std::uint64_t network_bytes_sent() {
-    const Mesh* const mesh = learner_.mesh();
-    return mesh == nullptr ? runtime_.network_bytes_sent() : mesh->network_bytes_sent();
+  std::uint64_t network_bytes_sent() const {
+    return runtime_.network_bytes_sent() + learner_.network_bytes_sent();
   }
 
   void deal_out_samples() {
@@ -134,12 +134,19 @@ class Training final : private Stateful {
   }
 
   std::size_t evaluation_interval() const {
-    return config_.eval_every > 0 ? config_.eval_every : train_loader_.steps_per_epoch();
+    if (config_.eval_every > 0) return config_.eval_every;
+    return is_asynchronous(config_) ? total_steps_ : train_loader_.steps_per_epoch();
   }
 
   bool is_evaluation_due() const {
     return step_ % evaluation_interval() == 0 || step_ == total_steps_ ||
            step_ == config_.stop_after;
+  }
+
+  /// Returns whether ranks that go at their own pace wait for each other after this step.
+  bool ranks_meet() const {
+    return !is_asynchronous(config_) || is_evaluation_due() ||
+           (config_.checkpoint_every > 0 && step_ % config_.checkpoint_every == 0);
   }
 
   void resume_from_checkpoint() {
@@ -207,8 +214,9 @@ class Training final : private Stateful {
   }
 
   void log_interval() {
-    const LossSums sums = sum_over_ranks(runtime_, "training loss", learner_.take_sums());
-    train_loss_ = sums.loss / sums.rows;
+    LossSums sums = learner_.take_sums();
+    if (ranks_meet()) sums = sum_over_ranks(runtime_, "training loss", sums);
+    if (sums.rows > 0.0) train_loss_ = sums.loss / sums.rows;
     require_finite("training", train_loss_);
     curve_.push_back({.step = step_,
                       .seconds = seconds_before_ + training_seconds(),
@@ -314,7 +322,13 @@ std::optional<Summary> train(const Config& config, Runtime& runtime, const Task&
                              const LrScheduleEntry& schedule, Learner& learner,
                              std::span<TrainingListener* const> listeners,
                              const std::function<bool()>& wants_stop) {
-  return Training(config, runtime, task, schedule, learner, listeners).run(wants_stop);
+  try {
+    return Training(config, runtime, task, schedule, learner, listeners).run(wants_stop);
+  } catch (const DivergedError& diverged) {
+    // Ranks that go at their own pace do not find it in the same step.
+    if (is_asynchronous(config)) runtime.abort(diverged.error().what);
+    throw;
+  }
 }
 
 }  // namespace kolo::trainer

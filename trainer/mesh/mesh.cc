@@ -84,7 +84,7 @@ void require_splittable(const Config& config, const Options& options, const Mesh
   };
   refuse(config.shard != "none", "--shard " + config.shard);
   refuse(config.uneven == "join", "--uneven join");
-  refuse(has_local_steps(config), "--exchange " + config.exchange);
+  refuse(has_local_steps(config) || is_asynchronous(config), "--exchange " + config.exchange);
   refuse(config.balance == "auto", "--balance auto, which --batch auto sets too,");
   refuse(config.balance != "off", "--balance " + config.balance);
   refuse(!options.compression.empty() && options.compression != "none",

@@ -81,9 +81,10 @@ class Mesh {
   /// Whether this rank counts what all ranks of its tensor group have.
   bool is_first_of_tensor() const { return shape_.tensor_index(world_.rank()) == 0; }
 
-  /// Returns the payload bytes that this rank has sent to other nodes, in all groups.
+  /// Returns the payload bytes that this rank has sent to other nodes in the data and tensor
+  /// groups.
   std::uint64_t network_bytes_sent() const {
-    return world_.network_bytes_sent() + data_.network_bytes_sent() + tensor_.network_bytes_sent();
+    return data_.network_bytes_sent() + tensor_.network_bytes_sent();
   }
 
   /// Calls `exchange`, which waits for messages, and counts its time as exposed communication.

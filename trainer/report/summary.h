@@ -16,7 +16,8 @@ namespace kolo::trainer {
 struct CurvePoint {
   std::size_t step;
   double seconds;     ///< Training time in seconds, without evaluations.
-  double train_loss;  ///< Mean loss per row over all ranks since the previous point.
+  double train_loss;  ///< Mean loss per row over all ranks since the previous point; over this
+                      ///< rank if ranks go at their own pace and do not meet at this point.
   std::optional<double> eval_loss;
   std::optional<double> eval_metric;
 };
