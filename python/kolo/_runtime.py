@@ -19,7 +19,7 @@ from ._errors import KoloError, UsageError, check
 from ._group import Group
 from ._handle import Handle, Owned, Owner
 from ._library import library
-from ._wait import call
+from ._wait import Caller, call
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -287,5 +287,6 @@ def _end() -> None:
             library().kolo_abort(runtime._handle.pointer, _why(failure).encode())
         _open_runtimes.discard(runtime)
     for thread in threading.enumerate():
-        if thread.name == "kolo call":
+        if isinstance(thread, Caller):
+            thread.calls.put(None)
             thread.join(1.0)  # The thread is about to end, and must do so before the interpreter.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import queue
 import threading
 import time
 from ctypes import byref, c_int, c_void_p
@@ -91,25 +92,40 @@ def stepper(function: Callable[..., int], *arguments: Any) -> Step:
     return step
 
 
-class _Call(threading.Thread):
-    """Makes one call of the C interface in a daemon thread, so that the process can end during the call."""
+class Caller(threading.Thread):
+    """A daemon thread that makes calls of the C interface, so that the process can end during one. It makes one after the
+    other, because to start a thread takes longer than most calls. None in place of a call ends it."""
 
-    def __init__(self, function: Callable[..., int], arguments: tuple[Any, ...], keep: Any) -> None:
-        super().__init__(name="kolo call", daemon=True)
-        self._function = function
-        self._arguments = arguments
-        self._keep = keep
-        self.error: Exception | None = None
+    idle: list[Caller] = []
+    """Those that wait for a call."""
+
+    def __init__(self) -> None:
+        super().__init__(name="kolo calls", daemon=True)
+        self.calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.start()
 
     def run(self) -> None:
-        try:
-            check(self._function(*self._arguments))  # In this thread, because the library keeps one error per thread.
-        except Exception as error:
-            self.error = error
+        while (pending := self.calls.get()) is not None:
+            function, arguments, runtime, keep, errors = pending
+            error = None
+            try:
+                check(function(*arguments))  # In this thread, because the library keeps one error per thread.
+            except Exception as raised:
+                error = raised
+            if runtime is None:
+                self.calls.put(None)  # Until it ends, the runtime that the call has opened may count it.
+            else:
+                library().kolo_leave_thread(runtime)
+                self.idle.append(self)
+            errors.put(error)
+            del pending, function, arguments, keep, errors, error
+
+
+os.register_at_fork(after_in_child=Caller.idle.clear)
 
 
 def call(function: Callable[..., int], *arguments: Any, runtime: Any = None, keep: Any = None) -> None:
-    """Makes a call that blocks and has no ticket. In the main thread, it starts another thread for the call, and calls
+    """Makes a call that blocks and has no ticket. In the main thread, it lets another thread make the call, and calls
     `kolo_leave_thread` of `runtime`, because Kolo tells a deadlock from a slow rank by the threads that may still call.
 
     After an exception of a signal handler, such as KeyboardInterrupt, the call goes on until the runtime leaves the
@@ -118,13 +134,14 @@ def call(function: Callable[..., int], *arguments: Any, runtime: Any = None, kee
     if not is_interruptible():
         check(function(*arguments))
         return
-    thread = _Call(function, arguments, keep)
-    thread.start()
+    caller = Caller.idle.pop() if Caller.idle else Caller()
+    errors: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+    caller.calls.put((function, arguments, runtime, keep, errors))
     if runtime is not None:
         check(library().kolo_leave_thread(runtime))
-    thread.join()
-    if thread.error is not None:
-        raise thread.error
+    error = errors.get()
+    if error is not None:
+        raise error
 
 
 class Calls:

@@ -79,7 +79,7 @@ class KVStore(Owner):
         self._versions: dict[str, Version] = {}
         self._updaters: list[Any] = []
         self._error: BaseException | None = None
-        call(library().kolo_parameters_open, group._pointer, byref(options), byref(self._pointer), runtime=group._handle.pointer)
+        call(library().kolo_parameters_open, group._pointer, byref(options), byref(self._pointer), runtime=group._handle.pointer, keep=group)
         self._owned = Owned(self._pointer, library().kolo_parameters_release, made_of=group._owned)
         self.type = options.type.decode()
         self.rank = library().kolo_parameters_rank(self._pointer)

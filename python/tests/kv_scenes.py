@@ -3,13 +3,16 @@
 import itertools
 import os
 import signal
+import threading
 import time
 
 import numpy as np
+from scenes import interrupt
 from support import play, raises
 
 import kolo
 from kolo._library import library
+from kolo._wait import Caller
 
 TYPES = ("local", "device", "dist_sync", "dist_async")
 
@@ -238,6 +241,29 @@ def lost(job):
     job.abort("a peer is lost")
 
 
+def callers(job):
+    """The main thread's calls are made by one thread, and by a second one while an interrupted call goes on."""
+    threads, gradient = [], np.ones(64, np.float32)
+    callers = 2 if job.rank == 0 else 1
+    with create("dist_sync", job) as kv:
+        kv.set_updater(lambda *_: threads.append(threading.get_ident()))
+        kv.init("w", gradient)
+        for _ in range(5):
+            kv.push("w", gradient)
+        assert len(set(threads)) == 1 and threading.get_ident() not in threads, threads
+        if job.rank == 0:
+            interrupt(lambda: kv.push("w", gradient))
+        job.check_equal("between", [gradient])
+        if job.rank == 1:
+            kv.push("w", gradient)
+        while len(Caller.idle) < callers:
+            time.sleep(0.01)
+        for _ in range(5):
+            kv.push("w", gradient)
+        assert len(threads) == 11 and len(set(threads)) <= callers, threads
+        assert sum(isinstance(thread, Caller) for thread in threading.enumerate()) == callers
+
+
 def forked(job):
     """A forked process has no part in the store, and ends without it."""
     kv = create("dist_async", job)
@@ -269,7 +295,10 @@ def left_open():
     same(kv.pull("w"), np.ones(3, np.float32))
 
 
-SCENES = {each.__name__: each for each in (types, bits, slowed, bounded, misuse, failing, forked, lost, left_to_the_job)}
+SCENES = {
+    each.__name__: each
+    for each in (types, bits, slowed, bounded, misuse, failing, callers, forked, lost, left_to_the_job)
+}
 
 if __name__ == "__main__":
     import sys

@@ -42,6 +42,9 @@ class Stores(Scenes):
         outcome = self.check("lost", nodes=[3], statuses=[0, -9, 0])
         self.assertEqual(len(outcome.find("(lost rank 1)")), 2, outcome)
 
+    def test_calls_share_a_thread(self):
+        self.check("callers")
+
     def test_a_forked_process(self):
         self.check("forked")
 
