@@ -24,7 +24,8 @@ using ::testing::HasSubstr;
 /// Group creators that exchange bytes. The bytes of each pair of ranks keep their order.
 class Creators {
  public:
-  explicit Creators(int ranks, GroupCreator::Patience patience = {}) : results_(index(ranks)) {
+  explicit Creators(int ranks, std::uint64_t seed, GroupCreator::Patience patience = {})
+      : generator_(seed), results_(index(ranks)) {
     for (int rank = 0; rank < ranks; ++rank) creators_.emplace_back(rank, patience);
   }
 
@@ -40,7 +41,7 @@ class Creators {
     }
   }
   /// Delivers all bytes in flight, each time from a random pair.
-  void deliver(std::mt19937_64& generator) {
+  void deliver() {
     for (;;) {
       for (std::size_t rank = 0; rank < creators_.size(); ++rank) {
         for (auto& outgoing : creators_[rank].take_outgoing()) {
@@ -52,8 +53,8 @@ class Creators {
       }
       std::erase_if(channels_, [](const auto& channel) { return channel.second.empty(); });
       if (channels_.empty()) return;
-      auto channel =
-          std::next(channels_.begin(), static_cast<std::ptrdiff_t>(generator() % channels_.size()));
+      auto channel = std::next(channels_.begin(),
+                               static_cast<std::ptrdiff_t>(generator_() % channels_.size()));
       const std::vector<std::byte> bytes = std::move(channel->second.front());
       channel->second.pop_front();
       creators_[index(channel->first.second)].receive(channel->first.first, bytes);
@@ -77,6 +78,7 @@ class Creators {
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
+  std::mt19937_64 generator_;
   TimePoint now_{};
   std::vector<GroupCreator> creators_;
   std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> channels_;
@@ -93,28 +95,41 @@ GroupProposal proposal_of(int rank, std::vector<int> ranks, std::uint64_t number
                     .arena_offset = number << 40}};
 }
 
-TEST(GroupCreator, TellsAllPlacesInTheOrderOfTheGroup) {
-  std::mt19937_64 generator(1);
-  Creators creators(4);
-  const std::vector<int> ranks{3, 0, 2};
-  std::map<int, std::uint64_t> ids;
-  for (int rank : ranks) ids[rank] = creators.propose(rank, proposal_of(rank, ranks));
-  creators.deliver(generator);
-  for (int rank : ranks) {
+using Ids = std::map<int, std::uint64_t>;  // by rank
+
+/// All members but one propose their group.
+Ids propose(Creators& creators, const std::vector<int>& ranks, int but_for = -1) {
+  Ids ids;
+  for (const int rank : ranks) {
+    if (rank != but_for) ids[rank] = creators.propose(rank, proposal_of(rank, ranks));
+  }
+  return ids;
+}
+
+/// Expects that members which propose the group now are told all places, in its order.
+void expect_created(Creators& creators, const std::vector<int>& ranks) {
+  Ids ids = propose(creators, ranks);
+  creators.deliver();
+  for (const int rank : ranks) {
     const auto& places = creators.places(rank, ids[rank]);
-    ASSERT_EQ(places.size(), 3u);
-    for (std::size_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(places.size(), ranks.size());
+    for (std::size_t i = 0; i < places.size(); ++i) {
       EXPECT_EQ(places[i], proposal_of(ranks[i], ranks).place);
     }
   }
   EXPECT_FALSE(creators.is_waiting());
 }
 
+TEST(GroupCreator, TellsAllPlacesInTheOrderOfTheGroup) {
+  Creators creators(4, 1);
+  expect_created(creators, {3, 0, 2});
+}
+
 TEST(GroupCreator, CreatesEverySubsetInAnyOrder) {
   constexpr int kRanks = 5;
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     std::mt19937_64 generator(seed);
-    Creators creators(kRanks);
+    Creators creators(kRanks, seed);
     std::vector<std::vector<int>> groups;
     for (int mask = 1; mask < 1 << kRanks; ++mask) {
       std::vector<int> ranks;
@@ -132,9 +147,9 @@ TEST(GroupCreator, CreatesEverySubsetInAnyOrder) {
     std::map<std::pair<int, std::size_t>, std::uint64_t> ids;
     for (const auto& [rank, group] : proposals) {
       ids[{rank, group}] = creators.propose(rank, proposal_of(rank, groups[group], group));
-      if (generator() % 3 == 0) creators.deliver(generator);
+      if (generator() % 3 == 0) creators.deliver();
     }
-    creators.deliver(generator);
+    creators.deliver();
     for (const auto& [rank, group] : proposals) {
       const auto& places = creators.places(rank, ids[{rank, group}]);
       ASSERT_EQ(places.size(), groups[group].size());
@@ -146,8 +161,7 @@ TEST(GroupCreator, CreatesEverySubsetInAnyOrder) {
 }
 
 TEST(GroupCreator, TellsGroupsOfTheSameRanksApart) {
-  std::mt19937_64 generator(2);
-  Creators creators(2);
+  Creators creators(2, 2);
   const std::vector<int> ranks{0, 1};
   const auto propose_all = [&](int rank) {
     return std::vector{creators.propose(rank, proposal_of(rank, ranks, 1)),
@@ -156,7 +170,7 @@ TEST(GroupCreator, TellsGroupsOfTheSameRanksApart) {
   };
   const auto first = propose_all(0);
   const auto second = propose_all(1);
-  creators.deliver(generator);
+  creators.deliver();
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(creators.places(0, first[i])[1].inbox, i + 1);
     EXPECT_EQ(creators.places(1, second[i])[0].inbox, i + 1);
@@ -164,14 +178,13 @@ TEST(GroupCreator, TellsGroupsOfTheSameRanksApart) {
 }
 
 TEST(GroupCreator, RefusesDifferentSettingsOnAllMembers) {
-  std::mt19937_64 generator(3);
-  Creators creators(3);
+  Creators creators(3, 3);
   const std::vector<int> ranks{1, 2};
   GroupProposal other = proposal_of(2, ranks);
   other.settings = "arena 2";
   const auto first = creators.propose(1, proposal_of(1, ranks));
   const auto second = creators.propose(2, other);
-  creators.deliver(generator);
+  creators.deliver();
   EXPECT_EQ(creators.error(1, first).to_string(), creators.error(2, second).to_string());
   EXPECT_THAT(creators.error(1, first).to_string(),
               AllOf(HasSubstr("'g' [1, 2]"), HasSubstr("arena 1"), HasSubstr("arena 2")));
@@ -179,114 +192,76 @@ TEST(GroupCreator, RefusesDifferentSettingsOnAllMembers) {
 }
 
 TEST(GroupCreator, RefusesAnotherOrderOfMembersOnAll) {
-  std::mt19937_64 generator(7);
-  Creators creators(4);
+  Creators creators(4, 7);
   const std::vector<int> ranks{3, 1, 2}, others{1, 3, 2};
-  std::map<int, std::uint64_t> ids;
-  for (const int rank : ranks) {
-    ids[rank] = creators.propose(rank, proposal_of(rank, rank == 3 ? others : ranks));
-  }
-  creators.deliver(generator);
+  Ids ids = propose(creators, ranks, 3);
+  ids[3] = creators.propose(3, proposal_of(3, others));
+  creators.deliver();
   for (const int rank : ranks) {
     const Error& error = creators.error(rank, ids[rank]);
     EXPECT_EQ(error.code, ErrorCode::kMismatch);
     EXPECT_THAT(error.to_string(), HasSubstr("the job's rank 3 names the members in another order "
                                              "than rank 1, by whose list they are 3, 1, 2"));
   }
-  for (const int rank : ranks) ids[rank] = creators.propose(rank, proposal_of(rank, ranks));
-  creators.deliver(generator);
-  for (const int rank : ranks) EXPECT_EQ(creators.places(rank, ids[rank]).size(), 3u);
+  expect_created(creators, ranks);
 }
 
 TEST(GroupCreator, TellsAllMembersOfAnObstacleOfOne) {
-  std::mt19937_64 generator(4);
-  Creators creators(3);
+  Creators creators(3, 4);
   const std::vector<int> ranks{0, 1, 2};
   GroupProposal obstructed = proposal_of(1, ranks);
   obstructed.obstacle = {.code = ErrorCode::kResources, .rank = 1, .what = "no memory"};
-  const std::vector ids{creators.propose(0, proposal_of(0, ranks)), creators.propose(1, obstructed),
-                        creators.propose(2, proposal_of(2, ranks))};
-  creators.deliver(generator);
-  for (int rank = 0; rank < 3; ++rank) {
-    const Error& error = creators.error(rank, ids[static_cast<std::size_t>(rank)]);
+  Ids ids = propose(creators, ranks, 1);
+  ids[1] = creators.propose(1, obstructed);
+  creators.deliver();
+  for (const int rank : ranks) {
+    const Error& error = creators.error(rank, ids[rank]);
     EXPECT_EQ(error.code, ErrorCode::kResources);
     EXPECT_EQ(error.to_string(), "group 'g' [0, 1, 2]: rank 1: no memory");
   }
 }
 
-TEST(GroupCreator, NamesThoseThatDoNotComeAndCanBeAskedAgain) {
-  std::mt19937_64 generator(5);
-  Creators creators(4, {.warn_after = seconds(1), .fail_after = seconds(9)});
+// The collecting rank, the first of the group, may be the one that does not come.
+TEST(GroupCreator, NamesWhoDoesNotComeAlsoToThatRankAndThenForgetsIt) {
   const std::vector<int> ranks{0, 2, 3};
-  const auto first = creators.propose(0, proposal_of(0, ranks));
-  const auto second = creators.propose(2, proposal_of(2, ranks));
-  creators.deliver(generator);
-  creators.advance(seconds(0));
-  creators.advance(seconds(8));
-  creators.deliver(generator);
-  EXPECT_FALSE(creators.is_decided(0, first));
-  creators.advance(seconds(1));
-  creators.deliver(generator);
-  EXPECT_EQ(creators.error(0, first).code, ErrorCode::kStall);
-  EXPECT_THAT(creators.error(0, first).to_string(), HasSubstr("rank 3 of the job has not"));
-  EXPECT_EQ(creators.error(0, first).to_string(), creators.error(2, second).to_string());
-}
-
-TEST(GroupCreator, NamesTheCollectingRankThatDoesNotCome) {
-  std::mt19937_64 generator(6);
-  Creators creators(3, {.warn_after = seconds(1), .fail_after = seconds(9)});
-  const auto waiting = creators.propose(2, proposal_of(2, {1, 2}));
-  creators.deliver(generator);
-  creators.advance(seconds(0));
-  creators.advance(seconds(8));
-  creators.deliver(generator);
-  EXPECT_FALSE(creators.is_decided(2, waiting));
-  creators.advance(seconds(1));
-  creators.deliver(generator);
-  EXPECT_EQ(creators.error(2, waiting).code, ErrorCode::kStall);
-  EXPECT_THAT(creators.error(2, waiting).to_string(), HasSubstr("rank 1 of the job has not"));
-  const auto late = creators.propose(1, proposal_of(1, {1, 2}));
-  creators.deliver(generator);
-  EXPECT_EQ(creators.error(1, late).to_string(), creators.error(2, waiting).to_string());
-  EXPECT_FALSE(creators.is_waiting());
-}
-
-TEST(GroupCreator, GivesTheErrorToThoseThatComeLateAndThenForgetsIt) {
-  std::mt19937_64 generator(8);
-  Creators creators(3, {.warn_after = seconds(1), .fail_after = seconds(9)});
-  const std::vector<int> ranks{0, 1, 2};
-  std::map<int, std::uint64_t> ids;
-  for (const int rank : {0, 2}) ids[rank] = creators.propose(rank, proposal_of(rank, ranks));
-  creators.deliver(generator);
-  creators.advance(seconds(0));
-  creators.advance(seconds(9));
-  creators.deliver(generator);
-  ids[1] = creators.propose(1, proposal_of(1, ranks));
-  creators.deliver(generator);
-  for (const int rank : ranks) {
-    EXPECT_EQ(creators.error(rank, ids[rank]).to_string(), creators.error(0, ids[0]).to_string());
+  for (const int missing : ranks) {
+    SCOPED_TRACE("rank " + std::to_string(missing));
+    Creators creators(4, 5, {.warn_after = seconds(1), .fail_after = seconds(9)});
+    Ids ids = propose(creators, ranks, missing);
+    creators.deliver();
+    creators.advance(seconds(0));
+    creators.advance(seconds(8));
+    creators.deliver();
+    for (const auto& [rank, id] : ids) EXPECT_FALSE(creators.is_decided(rank, id));
+    creators.advance(seconds(1));
+    creators.deliver();
+    ids[missing] = creators.propose(missing, proposal_of(missing, ranks));
+    creators.deliver();
+    for (const auto& [rank, id] : ids) {
+      const Error& error = creators.error(rank, id);
+      EXPECT_EQ(error.code, ErrorCode::kStall);
+      EXPECT_THAT(error.to_string(),
+                  HasSubstr("rank " + std::to_string(missing) + " of the job has not"));
+      EXPECT_EQ(error.to_string(), creators.error(2, ids[2]).to_string());
+    }
+    expect_created(creators, ranks);
   }
-  for (const int rank : ranks) ids[rank] = creators.propose(rank, proposal_of(rank, ranks));
-  creators.deliver(generator);
-  for (const int rank : ranks) EXPECT_EQ(creators.places(rank, ids[rank]).size(), 3u);
-  EXPECT_FALSE(creators.is_waiting());
 }
 
 // Any rank may have joined, and the others may ask any number of times.
 TEST(GroupCreator, WaitsForNobodyWhoHasJoined) {
   const std::vector<int> ranks{2, 0, 1};
   for (const int joined : ranks) {
-    std::mt19937_64 generator(9);
-    Creators creators(3);
+    Creators creators(3, 9);
     for (int times = 0; times < 3; ++times) {
-      std::map<int, std::uint64_t> ids;
+      Ids ids;
       creators.joined[0] = {joined};
       for (const int rank : ranks) {
         if (rank != joined) ids[rank] = creators.propose(rank, proposal_of(rank, ranks));
-        creators.deliver(generator);
+        creators.deliver();
         creators.advance(seconds(0));
       }
-      creators.deliver(generator);
+      creators.deliver();
       for (const auto& [rank, id] : ids) {
         EXPECT_EQ(creators.error(rank, id).code, ErrorCode::kMismatch);
         EXPECT_EQ(creators.error(rank, id).to_string(),
@@ -295,23 +270,20 @@ TEST(GroupCreator, WaitsForNobodyWhoHasJoined) {
       }
       EXPECT_FALSE(creators.is_waiting());
       creators.joined.clear();
-      for (const int rank : ranks) ids[rank] = creators.propose(rank, proposal_of(rank, ranks));
-      creators.deliver(generator);
-      for (const int rank : ranks) EXPECT_EQ(creators.places(rank, ids[rank]).size(), 3u);
+      expect_created(creators, ranks);
     }
   }
 }
 
 // A rank that has closed is named as closed, although it is also reported as joined.
 TEST(GroupCreator, WaitsForNobodyWhoHasClosed) {
-  std::mt19937_64 generator(11);
-  Creators creators(3);
+  Creators creators(3, 11);
   creators.joined[0] = {1, 2};
   creators.closed[0] = {2};
   const auto id = creators.propose(0, proposal_of(0, {0, 1, 2}));
-  creators.deliver(generator);
+  creators.deliver();
   creators.advance(seconds(0));
-  creators.deliver(generator);
+  creators.deliver();
   EXPECT_EQ(creators.error(0, id).code, ErrorCode::kMismatch);
   EXPECT_EQ(
       creators.error(0, id).to_string(),
@@ -319,8 +291,7 @@ TEST(GroupCreator, WaitsForNobodyWhoHasClosed) {
 }
 
 TEST(GroupCreator, AsksWhoHasJoinedInTheGroupThatAnotherIsCreatedFrom) {
-  std::mt19937_64 generator(10);
-  Creators creators(3);
+  Creators creators(3, 10);
   const std::vector<int> ranks{0, 1, 2};
   const auto of_group = [&](int rank, ControlDemux::Number parent) {
     GroupProposal proposal = proposal_of(rank, ranks);
@@ -330,13 +301,13 @@ TEST(GroupCreator, AsksWhoHasJoinedInTheGroupThatAnotherIsCreatedFrom) {
   creators.joined = {{0, {2}}, {7, {0}}};
   const auto waits = creators.propose(2, of_group(2, 5));
   creators.propose(1, of_group(1, 5));
-  creators.deliver(generator);
+  creators.deliver();
   creators.advance(seconds(0));
-  creators.deliver(generator);
+  creators.deliver();
   EXPECT_FALSE(creators.is_decided(2, waits));
   creators.joined[5] = {0, 2};
   creators.advance(seconds(0));
-  creators.deliver(generator);
+  creators.deliver();
   EXPECT_THAT(creators.error(2, waits).to_string(), HasSubstr("rank 0 of the job has joined"));
 }
 

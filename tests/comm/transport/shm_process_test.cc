@@ -47,6 +47,29 @@ void await_hello(ShmTransport& transport) {
   for (ControlFrame frame; !transport.receive_control(frame);) transport.poll();
 }
 
+/// Rank 0 in this process, and rank 1, which has said hello, in another.
+struct TwoProcesses {
+  explicit TwoProcesses(bool opens_memory = true) : rank_0(config(opens_memory), 2) {
+    await_hello(rank_0);
+  }
+
+  void expect_lost() const {
+    EXPECT_EQ(rank_0.failure()->code, ErrorCode::kPeerLost);
+    EXPECT_EQ(rank_0.failure()->peer, 1);
+  }
+
+  std::string job_id = unique_job_id();
+  ChildProcess rank_1{{"--child", job_id, "secret"}};
+  ShmTransport rank_0;
+
+ private:
+  ShmTransport::Config config(bool opens_memory) const {
+    ShmTransport::Config config = config_of(job_id, "secret", 0);
+    config.opens_memory = opens_memory;
+    return config;
+  }
+};
+
 void sleep_until_woken(ShmTransport& transport) {
   if (transport.poll() || !transport.arm()) return;
   pollfd waited{.fd = transport.wake_fds().front(), .events = POLLIN, .revents = 0};
@@ -56,55 +79,39 @@ void sleep_until_woken(ShmTransport& transport) {
 }
 
 TEST(ShmProcess, AKilledPeerWakesAndIsNamedWhileThisRankSleeps) {
-  const std::string job_id = unique_job_id();
-  ChildProcess child({"--child", job_id, "secret"});
-  ShmTransport transport(config_of(job_id, "secret", 0), 2);
-  await_hello(transport);
-  child.kill();
-  while (!transport.failure()) sleep_until_woken(transport);
-  EXPECT_EQ(transport.failure()->code, ErrorCode::kPeerLost);
-  EXPECT_EQ(transport.failure()->peer, 1);
+  TwoProcesses job;
+  job.rank_1.kill();
+  while (!job.rank_0.failure()) sleep_until_woken(job.rank_0);
+  job.expect_lost();
 }
 
 TEST(ShmProcess, AKilledPeerIsNamedWhileThisRankPollsAndItsMemoryCannotBeRead) {
-  const std::string job_id = unique_job_id();
-  ChildProcess child({"--child", job_id, "secret"});
-  ShmTransport transport(config_of(job_id, "secret", 0), 2);
-  await_hello(transport);
-  child.kill();  // not reaped: a zombie counts as dead
-  while (!transport.failure()) transport.poll();
-  EXPECT_EQ(transport.failure()->code, ErrorCode::kPeerLost);
-  EXPECT_EQ(transport.failure()->peer, 1);
+  TwoProcesses job;
+  job.rank_1.kill();  // not reaped: a zombie counts as dead
+  while (!job.rank_0.failure()) job.rank_0.poll();
+  job.expect_lost();
   std::byte byte{};
   const Error error = thrown_error([&] {
-    transport.read_memory(1, reinterpret_cast<std::uint64_t>(&byte), {&byte, 1});
+    job.rank_0.read_memory(1, reinterpret_cast<std::uint64_t>(&byte), {&byte, 1});
   });
   EXPECT_EQ(error.code, ErrorCode::kPeerLost);
   EXPECT_EQ(error.peer, 1);
 }
 
 TEST(ShmProcess, MemoryIsClosedOnDemand) {
-  const std::string job_id = unique_job_id();
-  ChildProcess child({"--child", job_id, "secret"});
-  ShmTransport::Config config = config_of(job_id, "secret", 0);
-  config.opens_memory = false;
-  ShmTransport transport(config, 2);
-  await_hello(transport);  // by then the peer has tried to connect
-  EXPECT_FALSE(transport.is_open_to_peers());
-  transport.send_control(1, {});
-  EXPECT_EQ(child.wait(), 0);
+  TwoProcesses job(false);  // the peer has tried to connect
+  EXPECT_FALSE(job.rank_0.is_open_to_peers());
+  job.rank_0.send_control(1, {});
+  EXPECT_EQ(job.rank_1.wait(), 0);
 }
 
 TEST(ShmProcess, APeerThatLeavesInOrderIsNoFailure) {
-  const std::string job_id = unique_job_id();
-  ChildProcess child({"--child", job_id, "secret"});
-  ShmTransport transport(config_of(job_id, "secret", 0), 2);
-  await_hello(transport);
-  transport.send_control(1, {});
-  EXPECT_EQ(child.wait(), 0);
-  for (int i = 0; i < 5'000; ++i) transport.poll();
-  EXPECT_FALSE(transport.failure());
-  transport.shutdown(true);
+  TwoProcesses job;
+  job.rank_0.send_control(1, {});
+  EXPECT_EQ(job.rank_1.wait(), 0);
+  for (int i = 0; i < 5'000; ++i) job.rank_0.poll();
+  EXPECT_FALSE(job.rank_0.failure());
+  job.rank_0.shutdown(true);
 }
 
 TEST(ShmProcess, AProcessWithoutTheSecretIsRefusedAndTheRightOneStillJoins) {
@@ -146,12 +153,9 @@ TEST(ShmProcess, NothingIsLeftBehind) {
   }
   EXPECT_EQ(entries("/proc/self/fd"), descriptors);
 
-  const std::string job_id = unique_job_id();
-  ChildProcess child({"--child", job_id, "secret"});
-  ShmTransport transport(config_of(job_id, "secret", 0), 2);
-  await_hello(transport);
-  child.kill();
-  child.wait();
+  TwoProcesses job;
+  job.rank_1.kill();
+  job.rank_1.wait();
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
     EXPECT_EQ(entry.path().filename().string().find("kolo"), std::string::npos);
   }
