@@ -17,11 +17,12 @@ support.enter_python_with_numpy()
 
 from scene_jobs import Scenes, job  # noqa: E402  (a Python that has NumPy)
 
-needs_full = unittest.skipUnless("full=1" in sys.argv, "only with full=1, which takes minutes")
-RUNS = 10
+IS_FULL = "full=1" in sys.argv
+needs_full = unittest.skipUnless(IS_FULL, "only with full=1, which takes minutes")
 
 # Each run uses a different algorithm.
 COLLECTIVE_ALGORITHMS = ("auto", "direct", "ring", "tree", "bruck", "scatter_allgather", "pairwise")
+RUNS = 10 if IS_FULL else len(COLLECTIVE_ALGORITHMS)
 MOST_HELPERS = 3  # So 1 to 4 threads sum.
 
 # Algorithms that round once, for 16-bit floats.

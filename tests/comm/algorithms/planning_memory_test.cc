@@ -60,9 +60,9 @@ void expect_linear(int ranks, int ranks_of_node) {
   }
 }
 
-TEST(PlanningMemory, GrowsLikeTheNumberOfRanks) { expect_linear(1024, 8); }
+TEST(PlanningMemory, GrowsLikeTheNumberOfRanks) { expect_linear(512, 8); }
 
-TEST(PlanningMemory, GrowsLikeTheNumberOfNodes) { expect_linear(1024, 1); }
+TEST(PlanningMemory, GrowsLikeTheNumberOfNodes) { expect_linear(512, 1); }
 
 }  // namespace
 }  // namespace kolo

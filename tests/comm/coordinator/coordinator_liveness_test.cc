@@ -52,7 +52,7 @@ TEST(Liveness, ARankThatFreezesLateIsNoticedAsSoonAsOneThatFreezesEarly) {
   const Freeze freezes[] = {{{2, 1}, 0, 2}, {{2, 1}, 1, 2}, {{2, 1}, 2, 1}, {ten, 0, 9},
                             {ten, 1, 9},    {ten, 1, 5},    {ten, 9, 5},    {{10}, 1, 9}};
   for (const Freeze& freeze : freezes) {
-    for (const Duration lived : {Duration(0), Duration(seconds(33)), Duration(seconds(500))}) {
+    for (const Duration lived : {Duration(0), Duration(seconds(33)), Duration(seconds(150))}) {
       if (test::kSanitized && lived > seconds(33)) continue;
       for (const seconds peer_timeout : {seconds(2), seconds(10)}) {
         for (const seconds mismatch_after : {seconds(1), seconds(60)}) {

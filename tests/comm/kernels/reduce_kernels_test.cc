@@ -31,7 +31,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 constexpr std::size_t kCounts[] = {0, 1, 7, 8, 31, 32, 33, 127, 1009, 2111};
-constexpr std::size_t kLarge = (1u << (test::kSanitized ? 14 : 18)) + 3;
+constexpr std::size_t kLarge = (1u << (test::kSanitized ? 14 : 16)) + 3;
 constexpr double kScales[] = {1.0, 0.25, 0.3, 1.0 / 3.0};
 constexpr std::uint64_t kSeed = 20240229;
 
