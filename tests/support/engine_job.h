@@ -147,6 +147,18 @@ class EngineJob {
         tick);
   }
 
+  /// Registers a set of these gradients on all ranks.
+  std::vector<std::shared_ptr<GradientSetState>> register_sets(
+      const std::vector<GradientSpec>& gradients, const GradientOptions& options = {}) {
+    std::vector<std::shared_ptr<GradientSetState>> sets;
+    for (const auto& engine : engines_) {
+      sets.push_back(std::make_shared<GradientSetState>("model", gradients, options));
+      engine->submit(sets.back());
+    }
+    run_until_registered(sets);
+    return sets;
+  }
+
   /// Polls until these sets are registered or refused.
   void run_until_registered(const std::vector<std::shared_ptr<GradientSetState>>& groups) {
     run_until([&] {
@@ -174,12 +186,19 @@ class EngineJob {
     if (moved_) moved_->finish();
   }
 
+  /// Polls until all engines have ended. After a failure they run on for some time.
+  void run_until_ended(Duration tick = Duration(0)) {
+    run_until(
+        [&] {
+          return std::ranges::all_of(engines_, [](const auto& engine) { return engine->ended(); });
+        },
+        tick);
+  }
+
   /// Closes all ranks. Returns the text of the first transport error, or an empty string.
   std::string close() {
     for (int rank = 0; rank < world_size(); ++rank) submit(rank, {.kind = OperationKind::kClose});
-    run_until([&] {
-      return std::ranges::all_of(engines_, [](const auto& engine) { return engine->ended(); });
-    });
+    run_until_ended();
     for (const auto& transport : transports_) {
       if (const auto failure = transport->failure()) return failure->to_string();
     }
@@ -266,6 +285,18 @@ inline void mark_absent(Engine& engine, GradientSetState& group, std::size_t gra
 /// Returns a view of `data`, to be used in an operation.
 inline BufferView view(std::vector<float>& data) {
   return {data.data(), data.size(), DType::kFloat32};
+}
+
+/// Sums a tensor over all ranks. Returns whether all ranks have the sum.
+inline bool sums(EngineJob& job, const std::string& name = "x") {
+  std::vector<std::vector<float>> data;
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (int rank = 0; rank < job.world_size(); ++rank) data.emplace_back(10, 1.0F);
+  for (std::size_t rank = 0; rank < data.size(); ++rank) {
+    operations.push_back(job.submit(static_cast<int>(rank), all_reduce(name, data[rank])));
+  }
+  job.finish(operations);
+  return data == std::vector(data.size(), std::vector(10, static_cast<float>(data.size())));
 }
 
 /// Returns the error of an operation whose ticket is done, or an empty string.

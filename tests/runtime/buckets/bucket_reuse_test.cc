@@ -181,13 +181,7 @@ TEST(BucketReuseAtTheEnd, WhatIsGivenUpOfANewBucketBeginsAfterTheOldOne) {
   // starts the vote on the oldest name
   ASSERT_EQ(sum(job, "most of the arena", kInArena / 5 * 4, 1.0F), "");
   job.poll(1000);
-  std::vector<std::shared_ptr<GradientSetState>> sets;
-  for (int rank = 0; rank < job.world_size(); ++rank) {
-    sets.push_back(std::make_shared<GradientSetState>(
-        "model", std::vector<GradientSpec>{{.name = "g", .shape = {30}}}, GradientOptions{}));
-    job.engine(rank).submit(sets.back());
-  }
-  job.run_until_registered(sets);
+  const auto sets = job.register_sets({{.name = "g", .shape = {30}}});
   ASSERT_EQ(sets[0]->buckets(), std::vector<BucketId>{0}) << "the number of 'old'";
   for (int rank = 0; rank + 1 < job.world_size(); ++rank) {
     test::mark(job.engine(rank), *sets[static_cast<std::size_t>(rank)], 0);

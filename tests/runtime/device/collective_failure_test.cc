@@ -38,16 +38,7 @@ class FaultyCollective {
     }
   }
 
-  void run_to_end() {
-    job.run_until(
-        [&] {
-          for (int rank = 0; rank < kRanks; ++rank) {
-            if (!job.engine(rank).ended()) return false;
-          }
-          return true;
-        },
-        std::chrono::milliseconds(50));
-  }
+  void run_to_end() { job.run_until_ended(std::chrono::milliseconds(50)); }
   std::string error(int rank) const {
     return test::error_of(*operations_[static_cast<std::size_t>(rank)]);
   }

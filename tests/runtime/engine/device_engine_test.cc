@@ -329,16 +329,8 @@ TEST(DeviceEngine, ASteadyStepAllocatesNothing) {
 
 TEST(DeviceEngine, DeviceMemoryWithoutADeviceIsAnErrorThatNamesTheOption) {
   EngineJob job(ProcessGrid::with_node_sizes({2}), {}, 1);
-  std::vector<std::shared_ptr<GradientSetState>> sets;
-  for (int rank = 0; rank < 2; ++rank) {
-    sets.push_back(std::make_shared<GradientSetState>(
-        "model",
-        std::vector<GradientSpec>{{.name = "g", .shape = {8}, .memory = MemoryKind::kDevice}},
-        GradientOptions{}));
-    job.engine(rank).submit(sets.back());
-  }
-  job.run_until_registered(sets);
-  for (const auto& set : sets) {
+  for (const auto& set :
+       job.register_sets({{.name = "g", .shape = {8}, .memory = MemoryKind::kDevice}})) {
     try {
       set->registration().wait(std::chrono::milliseconds(1));
       FAIL() << "no error";
@@ -360,10 +352,7 @@ TEST(DeviceEngine, EndsInOrder) {
       closes.push_back(training.job.submit(rank, {.kind = OperationKind::kClose}));
     }
     training.job.finish(closes);
-    training.job.run_until([&] {
-      return training.job.engine(0).ended() && training.job.engine(1).ended() &&
-             training.job.engine(2).ended();
-    });
+    training.job.run_until_ended();
     for (const auto& close : closes) EXPECT_EQ(error_of(*close), "");
   }
 }

@@ -30,16 +30,8 @@ class FaultyJob {
       : job(ProcessGrid::with_node_sizes({2, 2}),
             {.algorithm = algorithm, .device_fusion_bytes = 0, .device_chunk_bytes = 1024}, seed,
             devices(members, plan)) {
-    for (int rank = 0; rank < kRanks; ++rank) {
-      groups.push_back(std::make_shared<GradientSetState>(
-          "model",
-          std::vector<GradientSpec>{
-              {.name = "a", .shape = {kCount}, .memory = MemoryKind::kDevice},
-              {.name = "b", .shape = {kCount}, .memory = MemoryKind::kDevice}},
-          GradientOptions{}));
-      job.engine(rank).submit(groups.back());
-    }
-    job.run_until_registered(groups);
+    groups = job.register_sets({{.name = "a", .shape = {kCount}, .memory = MemoryKind::kDevice},
+                                {.name = "b", .shape = {kCount}, .memory = MemoryKind::kDevice}});
     for (int rank = 0; rank < kRanks; ++rank) {
       for (std::size_t gradient = 0; gradient < 2; ++gradient) {
         test::mark(job.engine(rank), group(rank), gradient);
@@ -47,17 +39,7 @@ class FaultyJob {
     }
   }
 
-  /// Runs until all engines have ended. After a failure they run on for some time.
-  void run_to_end() {
-    job.run_until(
-        [&] {
-          for (int rank = 0; rank < kRanks; ++rank) {
-            if (!job.engine(rank).ended()) return false;
-          }
-          return true;
-        },
-        std::chrono::milliseconds(50));
-  }
+  void run_to_end() { job.run_until_ended(std::chrono::milliseconds(50)); }
 
   std::string error(int rank) {
     try {

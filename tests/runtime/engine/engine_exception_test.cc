@@ -226,13 +226,7 @@ TEST(EngineException, OfACodecIsOneErrorOnAllRanks) {
                   }
                   return transport;
                 }});
-  std::vector<std::shared_ptr<GradientSetState>> sets;
-  for (int rank = 0; rank < 2; ++rank) {
-    std::vector<GradientSpec> gradients{model()[0]};
-    sets.push_back(std::make_shared<GradientSetState>("model", gradients, GradientOptions{}));
-    job.engine(rank).submit(sets.back());
-  }
-  job.run_until_registered(sets);
+  const auto sets = job.register_sets({model()[0]});
   for (int rank = 0; rank < 2; ++rank) {
     GradientSetState& set = *sets[static_cast<std::size_t>(rank)];
     std::fill_n(static_cast<float*>(set.view(0).data), set.view(0).count, 1.0F);

@@ -57,20 +57,6 @@ class Disagreements : public testing::TestWithParam<std::vector<int>> {
     return error_of(*submitted[0]);
   }
 
-  void expect_next_works(EngineJob& job) {
-    std::vector<std::vector<float>> data(static_cast<std::size_t>(job.world_size()),
-                                         std::vector<float>(10, 1.0F));
-    std::vector<std::shared_ptr<Operation>> operations;
-    for (int rank = 0; rank < job.world_size(); ++rank) {
-      operations.push_back(
-          job.submit(rank, test::all_reduce("x", data[static_cast<std::size_t>(rank)])));
-    }
-    job.finish(operations);
-    for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
-    for (const auto& mine : data)
-      EXPECT_THAT(mine, testing::Each(static_cast<float>(job.world_size())));
-  }
-
   std::vector<Operation> same(EngineJob& job, std::vector<float>& buffer) {
     return std::vector<Operation>(static_cast<std::size_t>(job.world_size()),
                                   test::all_reduce("x", buffer));
@@ -89,7 +75,7 @@ TEST_P(Disagreements, OnNamesAreFoundAmongRanksThatWaitForEachOther) {
   operations[1].name = "y";
   EXPECT_THAT(common_error(job, operations),
               AllOf(HasSubstr("rank 1 waits for 'y'"), HasSubstr("'x'")));
-  expect_next_works(job);
+  EXPECT_TRUE(test::sums(job));
 }
 
 TEST_P(Disagreements, OneRankEndsWhileOthersWait) {
@@ -127,16 +113,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Disagreements,
 TEST(Engine, AFailedGradientSetCanBeRegisteredAgain) {
   EngineJob job(ProcessGrid::with_node_sizes({2}), {.fusion_bytes = 0}, 18);
   const auto register_set = [&] {
-    std::vector<std::shared_ptr<GradientSetState>> sets;
-    for (int rank = 0; rank < 2; ++rank) {
-      sets.push_back(std::make_shared<GradientSetState>(
-          "model",
-          std::vector<GradientSpec>{{.name = "a", .shape = {30}}, {.name = "b", .shape = {30}}},
-          GradientOptions{}));
-      job.engine(rank).submit(sets.back());
-    }
-    job.run_until_registered(sets);
-    return sets;
+    return job.register_sets({{.name = "a", .shape = {30}}, {.name = "b", .shape = {30}}});
   };
   const auto mark = [&](GradientSetState& set, int rank, std::size_t gradient) {
     test::mark(job.engine(rank), set, gradient);
@@ -210,15 +187,8 @@ TEST(Engine, ASetThatIsRegisteredTwiceCountsOnce) {
 TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     EngineJob job(ProcessGrid::with_node_sizes({3}), {.fusion_bytes = 0}, seed);
-    std::vector<std::shared_ptr<GradientSetState>> sets;
-    for (int rank = 0; rank < 3; ++rank) {
-      sets.push_back(std::make_shared<GradientSetState>(
-          "model",
-          std::vector<GradientSpec>{{.name = "a", .shape = {30}}, {.name = "b", .shape = {30}}},
-          GradientOptions{}));
-      job.engine(rank).submit(sets.back());
-    }
-    job.run_until_registered(sets);
+    const auto sets =
+        job.register_sets({{.name = "a", .shape = {30}}, {.name = "b", .shape = {30}}});
     for (int rank : {0, 2}) {
       for (std::size_t gradient : {std::size_t{0}, std::size_t{1}}) {
         test::mark(job.engine(rank), *sets[static_cast<std::size_t>(rank)], gradient);
@@ -256,15 +226,7 @@ TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
     EXPECT_TRUE(sets[1]->failed());
     // Nothing remains after the open inquiries are answered.
     job.run_until_idle(kTick);
-
-    std::vector<std::vector<float>> data(3, std::vector<float>(100, 1.0F));
-    std::vector<std::shared_ptr<Operation>> operations;
-    for (int rank = 0; rank < 3; ++rank) {
-      operations.push_back(
-          job.submit(rank, test::all_reduce("next", data[static_cast<std::size_t>(rank)])));
-    }
-    job.finish(operations);
-    for (const auto& mine : data) EXPECT_THAT(mine, testing::Each(3.0F));
+    EXPECT_TRUE(test::sums(job));
   }
 }
 
@@ -335,9 +297,7 @@ TEST(Engine, EveryTicketIsAnsweredWhenARankAborts) {
   job.finish(operations, kTick);
   for (const auto& operation : operations)
     EXPECT_THAT(error_of(*operation), HasSubstr("rank 2 left"));
-  job.run_until(
-      [&] { return job.engine(0).ended() && job.engine(1).ended() && job.engine(2).ended(); },
-      kTick);
+  job.run_until_ended(kTick);
   const auto late = job.submit(0, {.kind = OperationKind::kBarrier, .name = "late"});
   ASSERT_TRUE(late->ticket->done());
   EXPECT_THAT(error_of(*late), HasSubstr("rank 2 left"));
@@ -347,7 +307,7 @@ TEST(Engine, EveryTicketIsAnsweredWhenARankAborts) {
 TEST(Engine, ARankWithoutPeersEndsAtOnceWhenItAborts) {
   EngineJob job(ProcessGrid::with_node_sizes({1}), {}, 3);
   job.engine(0).abort({.code = ErrorCode::kInternal, .rank = 0, .what = "broke"});
-  job.run_until([&] { return job.engine(0).ended(); });
+  job.run_until_ended();
 }
 
 // Waits learn which rank is missing before they time out, for any timeout.

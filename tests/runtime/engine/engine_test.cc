@@ -153,15 +153,9 @@ TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
       EngineJob job(ProcessGrid::with_node_sizes({2, 1}),
                     {.fusion_bytes = fusion_bytes, .algorithm = "direct"}, seed);
-      std::vector<std::shared_ptr<GradientSetState>> sets;
-      for (int rank = 0; rank < 3; ++rank) {
-        std::vector<GradientSpec> specs;
-        for (const std::size_t count : std::initializer_list<std::size_t>{100, 30, 77})
-          specs.push_back({.name = "g" + std::to_string(specs.size()), .shape = {count}});
-        sets.push_back(std::make_shared<GradientSetState>("model", specs, GradientOptions{}));
-        job.engine(rank).submit(sets.back());
-      }
-      job.run_until_registered(sets);
+      const auto sets = job.register_sets({{.name = "g0", .shape = {100}},
+                                           {.name = "g1", .shape = {30}},
+                                           {.name = "g2", .shape = {77}}});
       for (int rank = 0; rank < 3; ++rank) {
         std::mt19937 values(static_cast<unsigned>(rank));
         for (std::size_t g = 0; g < 3; ++g) {
@@ -193,14 +187,8 @@ TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
 TEST(Engine, SixteenBitWireRoundsOnce) {
   EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {.algorithm = "direct"}, 3);
   constexpr std::size_t kElements = 257;
-  std::vector<std::shared_ptr<GradientSetState>> sets;
-  for (int rank = 0; rank < 3; ++rank) {
-    sets.push_back(std::make_shared<GradientSetState>(
-        "model", std::vector<GradientSpec>{{.name = "g", .shape = {kElements}}},
-        GradientOptions{.wire_dtype = DType::kBFloat16}));
-    job.engine(rank).submit(sets.back());
-  }
-  job.run_until_registered(sets);
+  const auto sets =
+      job.register_sets({{.name = "g", .shape = {kElements}}}, {.wire_dtype = DType::kBFloat16});
   std::vector<std::vector<float>> input(3, std::vector<float>(kElements));
   for (int rank = 0; rank < 3; ++rank) {
     std::mt19937 values(static_cast<unsigned>(rank));
@@ -234,16 +222,9 @@ TEST(Engine, Float16WireFindsTheRangeOfEachGradient) {
            {{2, 1}, "hierarchical:direct,direct"}}) {
     SCOPED_TRACE(algorithm + " on " + std::to_string(nodes.size()) + " nodes");
     EngineJob job(ProcessGrid::with_node_sizes(nodes), {.algorithm = algorithm}, 3);
-    std::vector<std::shared_ptr<GradientSetState>> sets;
-    for (int rank = 0; rank < kJobRanks; ++rank) {
-      sets.push_back(std::make_shared<GradientSetState>(
-          "model",
-          std::vector<GradientSpec>{{.name = "small", .shape = {kElements}},
-                                    {.name = "large", .shape = {kElements}}},
-          GradientOptions{.wire_dtype = DType::kFloat16}));
-      job.engine(rank).submit(sets.back());
-    }
-    job.run_until_registered(sets);
+    const auto sets = job.register_sets(
+        {{.name = "small", .shape = {kElements}}, {.name = "large", .shape = {kElements}}},
+        {.wire_dtype = DType::kFloat16});
     const auto at = [&](const auto& set, std::size_t g) {
       return std::span(static_cast<float*>(set->view(g).data), kElements);
     };

@@ -43,12 +43,7 @@ std::vector<std::uint32_t> run(const std::vector<int>& nodes, std::size_t fusion
                                std::uint64_t seed) {
   test::EngineJob job(ProcessGrid::with_node_sizes(nodes),
                       {.fusion_bytes = fusion_bytes, .algorithm = "direct"}, seed);
-  std::vector<std::shared_ptr<GradientSetState>> sets;
-  for (int rank = 0; rank < job.world_size(); ++rank) {
-    sets.push_back(std::make_shared<GradientSetState>("model", model(), GradientOptions{}));
-    job.engine(rank).submit(sets.back());
-  }
-  job.run_until_registered(sets);
+  const auto sets = job.register_sets(model());
   std::mt19937_64 readiness(seed);
   std::vector<std::uint32_t> bits;
   for (int step = 0; step < kSteps; ++step) {

@@ -38,15 +38,11 @@ class AwaitedSet {
   explicit AwaitedSet(const std::vector<int>& nodes, std::uint64_t seed = 1,
                       const GradientOptions& options = {.op = ReduceOp::kSum})
       : job_(ProcessGrid::with_node_sizes(nodes), {.fusion_bytes = 2 * 64 * sizeof(float)}, seed) {
-    for (int rank = 0; rank < job_.world_size(); ++rank) {
-      std::vector<GradientSpec> specs;
-      for (std::size_t g = 0; g < kWaited; ++g) {
-        specs.push_back({.name = "g" + std::to_string(g), .shape = {kElements}});
-      }
-      groups_.push_back(std::make_shared<GradientSetState>("model", specs, options));
-      job_.engine(rank).submit(groups_.back());
+    std::vector<GradientSpec> specs;
+    for (std::size_t g = 0; g < kWaited; ++g) {
+      specs.push_back({.name = "g" + std::to_string(g), .shape = {kElements}});
     }
-    job_.run_until_registered(groups_);
+    groups_ = job_.register_sets(specs, options);
   }
 
   EngineJob& job() { return job_; }

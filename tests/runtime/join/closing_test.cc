@@ -127,13 +127,7 @@ TEST(EngineClosing, AGradientThatOneRankNeverHadIsGivenUpWhenAllClose) {
   for (const Nodes& nodes : {Nodes{3}, Nodes{1, 1}, Nodes{1, 1, 1}, Nodes{2, 1}}) {
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
       EngineJob job(ProcessGrid::with_node_sizes(nodes), {.fusion_bytes = 0}, seed);
-      std::vector<std::shared_ptr<GradientSetState>> sets;
-      for (int rank = 0; rank < job.world_size(); ++rank) {
-        sets.push_back(std::make_shared<GradientSetState>(
-            "model", std::vector<GradientSpec>{{.name = "a", .shape = {30}}}, GradientOptions{}));
-        job.engine(rank).submit(sets.back());
-      }
-      job.run_until_registered(sets);
+      const auto sets = job.register_sets({{.name = "a", .shape = {30}}});
       for (int rank = 0; rank + 1 < job.world_size(); ++rank) {
         test::mark(job.engine(rank), *sets[static_cast<std::size_t>(rank)], 0);
       }

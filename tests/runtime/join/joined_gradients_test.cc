@@ -183,15 +183,7 @@ TEST(JoinedGradients, TravelSparselyToo) { run_all("g5=topk(0.05,route=owners)",
 
 TEST(JoinedGradients, InTheMiddleOfAnIterationAreMisuse) {
   EngineJob job(ProcessGrid::with_node_sizes({2}), options(), 1);
-  std::vector<std::shared_ptr<GradientSetState>> sets;
-  for (int rank = 0; rank < 2; ++rank) {
-    sets.push_back(std::make_shared<GradientSetState>(
-        "model",
-        std::vector<GradientSpec>{{.name = "a", .shape = {4}}, {.name = "b", .shape = {4}}},
-        GradientOptions{}));
-    job.engine(rank).submit(sets.back());
-  }
-  job.run_until_registered(sets);
+  const auto sets = job.register_sets({{.name = "a", .shape = {4}}, {.name = "b", .shape = {4}}});
   for (const auto& set : sets) set->registration().wait(std::chrono::milliseconds(1));
   test::mark(job.engine(0), *sets[0], 0);
   const auto early = join(job, 0);
