@@ -183,64 +183,68 @@ int run_silent_child(const std::string& job_id) {
   for (;;) network->poll();
 }
 
-TEST(UcxProcess, AKilledPeerIsNamed) {
-  const std::string job_id = unique_job_id();
-  ChildProcess child({"--child", job_id});
-  const auto bootstrap = shm_rank(ProcessGrid::with_node_sizes({2}), kSuiteLimits, job_id, 0);
-  const auto network = meet_over_ucx(*bootstrap);
-  for (ControlFrame frame; !network->receive_control(frame);) network->poll();
-  child.kill();
-  while (!network->failure()) network->poll();
-  EXPECT_EQ(network->failure()->code, ErrorCode::kPeerLost);
-  EXPECT_EQ(network->failure()->peer, 1);
-}
+/// Rank 0 in this process, and rank 1, which plays a role, in another.
+struct TwoProcesses {
+  explicit TwoProcesses(const std::string& role, std::vector<int> control_peers = {})
+      : rank_1({role, job_id}), network(meet_over_ucx(*bootstrap, std::move(control_peers))) {}
 
-// The connection to a neighbour in the tree of agreement exists before the first message.
-TEST(UcxProcess, AKilledControlPeerIsNamedThoughNothingWasSaid) {
-  const std::string job_id = unique_job_id();
-  ChildProcess child({"--child-that-is-silent", job_id});
-  const auto bootstrap = shm_rank(ProcessGrid::with_node_sizes({2}), kSuiteLimits, job_id, 0);
-  const auto network = meet_over_ucx(*bootstrap, {1});
-  for (ControlFrame frame; !bootstrap->receive_control(frame);) {  // the peer can be reached
+  /// Polls until rank 1 has sent a frame, over the network or the bootstrap.
+  template <typename Sender>
+  void await_frame(Sender& from) {
+    for (ControlFrame frame; !from.receive_control(frame);) poll();
+  }
+  void poll() {
     bootstrap->poll();
     network->poll();
   }
-  child.kill();
-  while (!network->failure()) network->poll();
-  EXPECT_EQ(network->failure()->code, ErrorCode::kPeerLost);
-  EXPECT_EQ(network->failure()->peer, 1);
+
+  std::string job_id = unique_job_id();
+  ChildProcess rank_1;
+  std::unique_ptr<ShmTransport> bootstrap =
+      shm_rank(ProcessGrid::with_node_sizes({2}), kSuiteLimits, job_id, 0);
+  std::unique_ptr<UcxTransport> network;
+};
+
+// The connection to a neighbour in the tree of agreement exists before the first message.
+TEST(UcxProcess, AKilledPeerIsNamedIfItIsAControlPeerAlsoThoughNothingWasSaid) {
+  for (const bool is_silent : {false, true}) {
+    SCOPED_TRACE(is_silent);
+    TwoProcesses job(is_silent ? "--child-that-is-silent" : "--child",
+                     is_silent ? std::vector<int>{1} : std::vector<int>{});
+    if (is_silent) {
+      job.await_frame(*job.bootstrap);  // the peer can be reached
+    } else {
+      job.await_frame(*job.network);
+    }
+    job.rank_1.kill();
+    while (!job.network->failure()) job.network->poll();
+    EXPECT_EQ(job.network->failure()->code, ErrorCode::kPeerLost);
+    EXPECT_EQ(job.network->failure()->peer, 1);
+  }
 }
 
 // A late rank finds a peer's report of a failure and that peer's end at the same time.
 TEST(UcxProcess, WhatAPeerSaidBeforeItsEndComesFirst) {
-  const std::string job_id = unique_job_id();
-  ChildProcess child({"--child-that-dies", job_id});
-  const auto bootstrap = shm_rank(ProcessGrid::with_node_sizes({2}), kSuiteLimits, job_id, 0);
-  const auto network = meet_over_ucx(*bootstrap);
+  TwoProcesses job("--child-that-dies");
+  UcxTransport* const network = job.network.get();
   ControlFrame frame;
   while (!network->receive_control(frame)) network->poll();
   const auto small = pattern(0, 1, 8);
   Completion send;
   network->isend(1, numbered(0, 0), small, send);
   while (!is_done({send})) network->poll();
-  child.wait();
+  job.rank_1.wait();
   while (!network->failure()) network->poll();
   for (int i = 0; i < kLastWords; ++i) EXPECT_TRUE(network->receive_control(frame)) << i;
 }
 
 TEST(UcxProcess, APeerThatLeavesInOrderIsNoFailure) {
-  const std::string job_id = unique_job_id();
-  ChildProcess child({"--child", job_id});
-  const auto bootstrap = shm_rank(ProcessGrid::with_node_sizes({2}), kSuiteLimits, job_id, 0);
-  const auto network = meet_over_ucx(*bootstrap);
-  for (ControlFrame frame; !network->receive_control(frame);) network->poll();
-  network->send_control(1, {});
-  while (!bootstrap->failure()) {  // the peer has ended without a goodbye
-    bootstrap->poll();
-    network->poll();
-  }
-  for (int i = 0; i < 1'000; ++i) network->poll();
-  EXPECT_FALSE(network->failure());
+  TwoProcesses job("--child");
+  job.await_frame(*job.network);
+  job.network->send_control(1, {});
+  while (!job.bootstrap->failure()) job.poll();  // the peer has ended without a goodbye
+  for (int i = 0; i < 1'000; ++i) job.network->poll();
+  EXPECT_FALSE(job.network->failure());
 }
 
 }  // namespace
