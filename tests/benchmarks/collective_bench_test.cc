@@ -4,14 +4,7 @@
 
 #include <array>
 #include <chrono>
-#include <map>
-#include <memory>
 #include <numeric>
-#include <optional>
-#include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
 
 #include "benchmarks/collective/caller_memory.h"
 #include "benchmarks/peers/peers.h"

@@ -1,13 +1,7 @@
 #include <gtest/gtest.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <initializer_list>
-#include <map>
 #include <numeric>
-#include <optional>
 #include <random>
-#include <vector>
 
 #include "benchmarks/codec/mean_error.h"
 #include "benchmarks/common/host_memory.h"

@@ -1,14 +1,8 @@
 #include "fusion/arena.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <limits>
-#include <map>
-#include <optional>
 #include <random>
-#include <string>
 
 #include "comm/base/error.h"
 

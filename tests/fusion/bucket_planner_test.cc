@@ -1,14 +1,8 @@
 #include "fusion/bucket_planner.h"
 
 #include <algorithm>
-#include <functional>
-#include <iterator>
 #include <numeric>
 #include <random>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,9 @@
 #include "fusion/chunk_table.h"
 
-#include <algorithm>
-#include <cstdint>
 #include <numeric>
 #include <random>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "comm/base/error.h"
 #include "comm/base/half.h"

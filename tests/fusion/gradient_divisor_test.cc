@@ -1,10 +1,6 @@
 #include "fusion/gradient_divisor.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <vector>
 
 #include "comm/base/error.h"
 

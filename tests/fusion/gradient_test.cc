@@ -1,9 +1,6 @@
 #include "fusion/gradient.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
 
 #include "comm/base/error.h"
 #include "fusion/gradient_checks.h"

@@ -1,12 +1,9 @@
 #include "fusion/pack_kernels.h"
 
-#include <algorithm>
 #include <array>
 #include <numeric>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "comm/base/error.h"
 #include "comm/base/half.h"

@@ -1,14 +1,9 @@
 #include "fusion/wire_packer.h"
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
-#include <memory>
 #include <random>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "comm/base/error.h"
 #include "comm/base/half.h"

@@ -1,13 +1,10 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
-#include <string>
 
 #include "tests/support/temporary_directory.h"
 #include "topology/discovery.h"

@@ -1,9 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <optional>
-#include <string>
 
 #include "topology/gpu_discovery.h"
 #include "topology/gpu_topology.h"

@@ -1,12 +1,9 @@
 #include "topology/link_costs.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <iomanip>
-#include <sstream>
 #include <stdexcept>
-#include <vector>
 
 namespace kolo {
 namespace {

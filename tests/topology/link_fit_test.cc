@@ -4,11 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <initializer_list>
 #include <random>
-#include <utility>
-#include <vector>
 
 #include "topology/node_costs.h"
 

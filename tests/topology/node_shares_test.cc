@@ -1,11 +1,9 @@
 #include "topology/node_costs.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <numeric>
 #include <random>
-#include <vector>
 
 namespace kolo {
 namespace {

@@ -1,12 +1,9 @@
 #include "topology/process_grid.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <numeric>
 #include <random>
-#include <set>
 #include <stdexcept>
 
 namespace kolo {

@@ -2,10 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstddef>
-#include <initializer_list>
-#include <string>
-#include <vector>
 
 #include "comm/algorithms/all_reduce/all_reduce.h"
 #include "comm/algorithms/chunking.h"

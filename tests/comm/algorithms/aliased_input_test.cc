@@ -3,10 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstddef>
-#include <utility>
-#include <vector>
-
 #include "comm/algorithms/compile.h"
 #include "comm/algorithms/registry.h"
 #include "comm/verify/verifier.h"

@@ -5,10 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "comm/verify/verifier.h"
 #include "tests/support/compiled_schedules.h"

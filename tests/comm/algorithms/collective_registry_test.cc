@@ -3,10 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <map>
-#include <set>
-#include <string>
-#include <vector>
 
 #include "comm/algorithms/registry.h"
 #include "comm/base/error.h"

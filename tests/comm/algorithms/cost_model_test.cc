@@ -3,12 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <initializer_list>
-#include <limits>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "comm/algorithms/compile.h"
 

@@ -1,11 +1,6 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <initializer_list>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "comm/algorithms/chunking.h"
 #include "comm/algorithms/compile.h"

@@ -1,11 +1,5 @@
-#include <algorithm>
-#include <cstddef>
-#include <limits>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "comm/algorithms/all_reduce/cost_model.h"
 #include "comm/algorithms/compile.h"

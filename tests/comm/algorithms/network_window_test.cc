@@ -3,9 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <initializer_list>
-#include <string>
-#include <vector>
 
 #include "comm/algorithms/compile.h"
 #include "comm/verify/verifier.h"

@@ -1,10 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "comm/algorithms/compile.h"
 #include "comm/algorithms/registry.h"

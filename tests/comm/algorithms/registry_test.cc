@@ -1,13 +1,8 @@
 #include "comm/algorithms/registry.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
-#include <set>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "comm/algorithms/all_reduce/all_reduce.h"
 #include "comm/algorithms/all_reduce/cost_model.h"

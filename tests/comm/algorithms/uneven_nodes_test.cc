@@ -3,11 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstddef>
-#include <initializer_list>
-#include <string>
-#include <vector>
-
 #include "comm/algorithms/compile.h"
 #include "comm/verify/verifier.h"
 #include "tests/support/compiled_schedules.h"

@@ -3,12 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <complex>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <span>
-#include <type_traits>
-#include <vector>
 
 #include "comm/base/buffer_view.h"
 

@@ -1,10 +1,7 @@
 #include "comm/base/log.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <stdlib.h>
-
-#include <string>
 
 namespace kolo {
 namespace {

@@ -1,12 +1,9 @@
 #include "comm/base/output_file.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <string>
 
 #include "comm/base/error.h"
 #include "tests/support/temporary_directory.h"

@@ -1,13 +1,8 @@
 #include "comm/base/reduction.h"
 
 #include <cmath>
-#include <limits>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "comm/base/error.h"
 #include "runtime/buckets/storage_type.h"

@@ -1,9 +1,6 @@
 #include "comm/base/shared_library.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
 
 #include "comm/base/error.h"
 #include "tests/support/thrown_error.h"

@@ -4,12 +4,8 @@
 #include "comm/coordinator/aggregated_report.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <random>
-#include <string>
-#include <vector>
 
 namespace kolo {
 namespace {

@@ -1,12 +1,7 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <deque>
-#include <map>
 #include <random>
-#include <utility>
-#include <vector>
 
 #include "comm/coordinator/combining_tree.h"
 #include "tests/support/node_shapes.h"

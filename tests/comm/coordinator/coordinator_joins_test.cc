@@ -1,11 +1,6 @@
 // Tests how coordinators inform a rank that has run out of data.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <string>
-#include <vector>
 
 #include "tests/comm/coordinator/coordinator_job.h"
 

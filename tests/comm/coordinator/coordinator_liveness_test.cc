@@ -2,12 +2,9 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <chrono>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include "tests/comm/coordinator/coordinator_job.h"
 #include "tests/support/sanitized.h"

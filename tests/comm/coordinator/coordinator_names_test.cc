@@ -1,13 +1,6 @@
 // Programs may use any number of names: coordinators forget a name that all ranks have finished.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "tests/comm/coordinator/coordinator_job.h"
 

@@ -3,15 +3,9 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <bit>
 #include <deque>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "comm/coordinator/combining_tree.h"
 #include "comm/coordinator/coordinator.h"

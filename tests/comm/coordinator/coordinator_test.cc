@@ -4,16 +4,9 @@
 #include "comm/coordinator/coordinator.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <deque>
-#include <map>
-#include <optional>
 #include <random>
-#include <set>
-#include <string>
-#include <vector>
 
 #include "tests/comm/coordinator/coordinator_job.h"
 

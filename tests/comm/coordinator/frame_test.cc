@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <random>
-#include <tuple>
 
 #include "tests/support/allocations.h"
 

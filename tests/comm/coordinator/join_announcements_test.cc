@@ -3,16 +3,9 @@
 #include "comm/coordinator/join_announcements.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdint>
 #include <deque>
-#include <map>
 #include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace kolo {
 namespace {

@@ -1,13 +1,9 @@
 #include "comm/coordinator/negotiator.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <deque>
 #include <random>
-#include <string>
-#include <utility>
 
 #include "tests/support/node_shapes.h"
 

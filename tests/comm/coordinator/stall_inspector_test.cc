@@ -1,11 +1,6 @@
 #include "comm/coordinator/stall_inspector.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
 
 namespace kolo {
 namespace {

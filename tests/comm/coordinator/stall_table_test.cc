@@ -1,16 +1,11 @@
 #include "comm/coordinator/stall_table.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
-#include <optional>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "comm/coordinator/stall_inspector.h"
 

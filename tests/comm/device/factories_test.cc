@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "comm/base/error.h"
 #include "comm/native/device_factory.h"

@@ -1,7 +1,6 @@
 #include "tests/support/device/host_communicator.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/comm/device/device_communicator_conformance.h"
 #include "tests/comm/device/device_communicator_parts_conformance.h"

@@ -1,17 +1,12 @@
 // Runs as a single rank, or as several under a launcher (mpirun -np 4 nccl_group_test). An even
 // number of at least 4 ranks forms two nodes, any other number one.
 
-#include <algorithm>
 #include <chrono>
-#include <memory>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "comm/device/cuda_device.h"
 #include "comm/native/device_factory.h"

@@ -1,9 +1,6 @@
 #include "comm/native/nccl_handles.h"
 
-#include <set>
-
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace kolo::test {
 namespace {

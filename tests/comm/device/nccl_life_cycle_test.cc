@@ -1,13 +1,9 @@
 // Tests NcclDeviceCommunicator with a fake library whose calls are in progress, stuck or failed.
 
 #include <cstring>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "comm/base/error.h"
 #include "comm/device/cuda_stream.h"

@@ -1,16 +1,9 @@
 // Ranks create groups in any order, and all learn the reason if a group cannot be created.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <deque>
-#include <map>
 #include <random>
-#include <set>
-#include <string>
-#include <variant>
-#include <vector>
 
 #include "comm/group/group_creator.h"
 

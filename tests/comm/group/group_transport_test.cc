@@ -3,9 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <memory>
-#include <vector>
 
 #include "comm/group/group_transport.h"
 #include "tests/support/in_process_transport.h"

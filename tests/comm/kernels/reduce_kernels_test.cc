@@ -1,19 +1,12 @@
 #include "comm/kernels/reduce_kernels.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstddef>
 #include <cstring>
-#include <limits>
 #include <random>
 #include <span>
-#include <string>
-#include <tuple>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <hwy/targets.h>
 
 #include "comm/base/error.h"

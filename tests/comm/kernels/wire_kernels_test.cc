@@ -3,9 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <random>
-#include <vector>
 
 #include <gtest/gtest.h>
 #include <hwy/targets.h>

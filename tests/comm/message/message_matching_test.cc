@@ -2,18 +2,9 @@
 // the tensors of a message: how an offer lists them, which receives match it, and their bytes.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <numeric>
-#include <optional>
 #include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "comm/message/message_matching.h"
 

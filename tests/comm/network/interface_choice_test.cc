@@ -1,12 +1,6 @@
 #include "comm/network/interface_choice.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace kolo {
 namespace {

@@ -4,8 +4,6 @@
 #include <poll.h>
 
 #include <chrono>
-#include <optional>
-#include <string>
 
 #include "comm/rendezvous/tcp_socket.h"
 

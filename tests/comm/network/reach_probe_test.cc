@@ -1,14 +1,9 @@
 #include "comm/network/reach_probe.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdint>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "comm/network/network_path.h"
 #include "comm/rendezvous/tcp_socket.h"

@@ -2,11 +2,8 @@
 // is refused, or read literally.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <random>
-#include <string>
-#include <vector>
 
 #include "comm/base/error.h"
 #include "comm/rendezvous/launch.h"

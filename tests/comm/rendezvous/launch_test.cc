@@ -1,7 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <map>
 
 #include "comm/base/error.h"
 #include "comm/rendezvous/launch.h"

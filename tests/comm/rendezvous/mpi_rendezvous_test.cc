@@ -6,8 +6,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <optional>
-#include <string>
 
 #include "comm/base/error.h"
 #include "comm/rendezvous/launch.h"

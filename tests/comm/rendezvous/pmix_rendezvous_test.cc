@@ -7,9 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstddef>
 #include <cstdlib>
-#include <string>
 
 #include "comm/base/error.h"
 #include "comm/base/unique_handle.h"

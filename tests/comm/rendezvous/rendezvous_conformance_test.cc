@@ -3,11 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <functional>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "comm/rendezvous/batched_exchange.h"
 #include "comm/rendezvous/rendezvous.h"

@@ -2,9 +2,7 @@
 #include "tests/support/thrown_error.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <map>
 #include <stdexcept>
 
 namespace kolo {

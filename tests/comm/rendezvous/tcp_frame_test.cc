@@ -1,7 +1,6 @@
 #include "comm/rendezvous/tcp_connection.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace kolo {
 namespace {

@@ -2,16 +2,12 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <future>
-#include <optional>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "comm/base/error.h"
 #include "comm/rendezvous/tcp_connection.h"

@@ -3,10 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <random>
-#include <utility>
-#include <vector>
 
 namespace kolo {
 namespace {

@@ -1,11 +1,6 @@
 #include "comm/schedule/collective_spec.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 

@@ -1,11 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "tests/comm/schedule/executor_rank.h"
 #include "tests/support/allocations.h"

@@ -1,15 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <initializer_list>
 #include <numeric>
 #include <random>
 #include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "tests/comm/schedule/executor_rank.h"
 #include "tests/support/rank_harness.h"

@@ -1,13 +1,6 @@
 #include "comm/schedule/executor.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <initializer_list>
-#include <string>
-#include <vector>
 
 #include "comm/base/error.h"
 #include "tests/comm/schedule/executor_rank.h"

@@ -1,12 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "comm/algorithms/compile.h"
 #include "comm/schedule/executor.h"

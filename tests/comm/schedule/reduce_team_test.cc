@@ -5,11 +5,8 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstddef>
-#include <initializer_list>
 #include <stdexcept>
 #include <thread>
-#include <vector>
 
 #include "tests/support/allocations.h"
 

@@ -1,10 +1,5 @@
-#include <cstddef>
-#include <initializer_list>
-#include <utility>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "comm/schedule/step_progress.h"
 

@@ -2,7 +2,6 @@
 // node, this shows that `commit` allocates exactly the given range, before any access.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -10,16 +9,10 @@
 
 #include <cerrno>
 #include <cinttypes>
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <initializer_list>
-#include <limits>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "comm/base/error.h"
 #include "comm/base/unique_handle.h"

@@ -1,14 +1,9 @@
 // Frames of groups are put into their inbox, and frames of the job are not.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstddef>
 #include <deque>
 #include <random>
-#include <utility>
-#include <vector>
 
 #include "comm/transport/control_frames.h"
 

@@ -3,11 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 namespace kolo {
 namespace {

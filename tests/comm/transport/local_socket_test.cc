@@ -1,14 +1,12 @@
 #include "comm/transport/local_socket.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
-#include <string>
 
 #include "comm/base/error.h"
 #include "comm/base/open_files.h"

@@ -6,8 +6,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <sstream>
-#include <string>
 
 #include <gtest/gtest.h>
 

@@ -3,12 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstddef>
-#include <memory>
 #include <span>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "tests/support/allocations.h"
 #include "tests/support/in_process_transport.h"

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <future>
-#include <memory>
 
 #include "tests/comm/transport/transport_jobs.h"
 #include "tests/support/child_process.h"

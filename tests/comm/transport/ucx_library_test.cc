@@ -1,9 +1,6 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <cstddef>
 #include <span>
-#include <vector>
 
 #include "comm/base/error.h"
 #include "comm/transport/ucx_library.h"

@@ -1,11 +1,5 @@
-#include <algorithm>
-#include <cstddef>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "comm/algorithms/compile.h"
 #include "comm/verify/verifier.h"

@@ -1,9 +1,7 @@
 #include "comm/verify/verifier.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <random>
 
 #include "comm/algorithms/compile.h"

@@ -1,11 +1,6 @@
 #include "runtime/calls/operation.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <utility>
-#include <vector>
 
 #include "runtime/calls/operation_calls.h"
 

@@ -1,12 +1,8 @@
 // Tests gradients of a flat buffer, iterations that a rank gives up, and comparisons of weights.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <cstddef>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "tests/runtime/api/runtime_calls.h"
 

@@ -5,16 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <optional>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "tests/runtime/api/runtime_calls.h"
 

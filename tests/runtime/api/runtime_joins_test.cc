@@ -1,16 +1,10 @@
 // Tests ranks that run out of data. Each rank is a thread with a runtime.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <cstddef>
-#include <functional>
-#include <string>
-#include <vector>
 
 #include "tests/runtime/api/runtime_calls.h"
 

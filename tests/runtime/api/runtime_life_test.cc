@@ -1,22 +1,15 @@
 // Tests how runtimes end, and that they leave nothing behind.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
-#include <iterator>
-#include <map>
 #include <stdexcept>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "comm/base/unique_handle.h"
 #include "tests/runtime/api/runtime_calls.h"

@@ -3,11 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "tests/runtime/api/runtime_calls.h"
 

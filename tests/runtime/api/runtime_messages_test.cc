@@ -1,18 +1,10 @@
 // Tests messages between whole runtimes, with one thread per rank.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <initializer_list>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "tests/runtime/api/runtime_calls.h"
 

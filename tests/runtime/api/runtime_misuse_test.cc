@@ -1,14 +1,9 @@
 // Tests disagreement and misuse. After these errors, the job still works.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstdint>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "tests/runtime/api/runtime_calls.h"
 

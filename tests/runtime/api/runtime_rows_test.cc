@@ -3,11 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <functional>
-#include <map>
 #include <numeric>
 #include <thread>
-#include <utility>
 
 #include "tests/runtime/api/runtime_calls.h"
 #include "tests/runtime/calls/row_sums/expected_rows.h"

@@ -1,11 +1,9 @@
 // Tests tensors that some ranks do not submit for a long time.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
-#include <vector>
 
 #include "tests/runtime/api/runtime_calls.h"
 

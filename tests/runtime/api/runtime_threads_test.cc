@@ -1,17 +1,10 @@
 // Tests whole runtimes, one per thread, in typical programs.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstddef>
-#include <initializer_list>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "tests/runtime/api/runtime_calls.h"
 

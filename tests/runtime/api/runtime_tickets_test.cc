@@ -1,19 +1,12 @@
 // Tests waits for tickets with a time limit or through a descriptor, and operations without names.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 
 #include <atomic>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
 #include <stdexcept>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "tests/runtime/api/runtime_calls.h"
 

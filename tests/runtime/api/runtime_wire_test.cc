@@ -1,12 +1,6 @@
 // Tests all-reduces and reduce-scatters that send elements in 16 bits.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <string>
-#include <vector>
 
 #include "comm/base/half.h"
 #include "tests/runtime/api/runtime_calls.h"

@@ -1,12 +1,6 @@
 #include "runtime/buckets/bucket_plan.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <set>
-#include <string>
-#include <vector>
 
 namespace kolo {
 namespace {

@@ -1,9 +1,7 @@
 // Buckets are added and removed. A bucket that reuses old ranges is never mistaken for the old one.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <random>
 #include <thread>
 

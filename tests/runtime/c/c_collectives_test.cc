@@ -1,12 +1,8 @@
 // Every operation of the C interface has the same result as in the C++ interface.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
-#include <cstddef>
-#include <vector>
 
 #include "tests/runtime/c/c_job.h"
 

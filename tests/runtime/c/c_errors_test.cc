@@ -1,12 +1,8 @@
 // Tests errors of the C interface: the status, and the full error.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <cstddef>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "tests/runtime/c/c_job.h"
 

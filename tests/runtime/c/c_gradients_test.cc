@@ -1,14 +1,9 @@
 // Tests gradient sets and row-sparse sums in the C interface.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <string>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 

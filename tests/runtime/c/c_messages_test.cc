@@ -1,14 +1,9 @@
 // Tests messages and tickets of the C interface.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <future>
-#include <string>
-#include <vector>
 
 #include "tests/runtime/c/c_job.h"
 

@@ -6,12 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <optional>
-#include <sstream>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "runtime/options/version.h"
 #include "tests/support/temporary_directory.h"

@@ -1,16 +1,10 @@
 #include "runtime/calibration/calibration.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstddef>
 #include <cstdlib>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "runtime/calibration/calibration_file.h"
 #include "runtime/calibration/probe.h"

@@ -5,10 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <random>
-#include <vector>
 
 #include "tests/support/in_process_transport.h"
 #include "tests/support/rank_harness.h"

@@ -7,11 +7,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <memory>
 #include <numeric>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "comm/native/network_factory.h"
 #include "tests/support/device/host_communicator.h"

@@ -3,15 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <memory>
-#include <optional>
 #include <random>
-#include <set>
-#include <string>
-#include <vector>
 
 #include "comm/algorithms/all_reduce/all_reduce.h"
 #include "comm/algorithms/registry.h"

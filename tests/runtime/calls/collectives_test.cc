@@ -1,15 +1,6 @@
 // Tests every collective that moves or sums parts, on any grid and for any interleaving.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <string>
-#include <tuple>
-#include <vector>
 
 #include "tests/runtime/calls/collective_calls.h"
 #include "tests/support/engine_job.h"

@@ -1,14 +1,6 @@
 // In a grouped operation, each tensor gets the result of the operation on that tensor alone.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <memory>
-#include <string>
-#include <tuple>
-#include <vector>
 
 #include "runtime/calls/operation_calls.h"
 #include "tests/support/calls/sized_tensor.h"

@@ -1,10 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <cstddef>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "runtime/calls/operation_calls.h"
 #include "tests/support/engine_job.h"
 

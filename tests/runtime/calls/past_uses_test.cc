@@ -1,16 +1,8 @@
 // Some ranks have ended a use when another rank begins it, perhaps with other arguments.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "tests/support/engine_job.h"
 

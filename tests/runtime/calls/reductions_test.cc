@@ -1,20 +1,10 @@
 // Compares every operation on every dtype that it supports, scaled or not, with plain arithmetic.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <complex>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <functional>
-#include <memory>
-#include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
 
 #include "comm/base/reduction.h"
 #include "comm/kernels/reference_kernels.h"

@@ -1,16 +1,10 @@
 // Tests a call that is rejected while a peer writes its result.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
 #include <span>
 #include <thread>
-#include <vector>
 
 #include "comm/schedule/exposed_buffer.h"
 #include "tests/support/engine_job.h"

@@ -2,10 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <span>
-#include <vector>
 
 #include "tests/support/calls/sized_tensor.h"
 

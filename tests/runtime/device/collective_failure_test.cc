@@ -2,12 +2,6 @@
 // the same error, and every ticket must end.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "tests/runtime/calls/collective_calls.h"
 #include "tests/support/engine_job.h"

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
-
 #include "comm/device/cuda_device.h"
 #include "tests/runtime/device/group_buffers.h"
 

@@ -4,10 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "tests/runtime/device/group_buffers.h"
 #include "tests/support/calls/sized_tensor.h"

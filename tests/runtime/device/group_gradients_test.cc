@@ -5,13 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
-#include <memory>
 #include <numeric>
 #include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "tests/support/device/host_stream.h"
 #include "tests/support/engine_job.h"

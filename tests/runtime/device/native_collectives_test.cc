@@ -3,12 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <memory>
 #include <numeric>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "tests/runtime/device/counted_job.h"
 #include "tests/support/calls/sized_tensor.h"

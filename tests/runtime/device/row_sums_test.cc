@@ -3,10 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "runtime/calls/row_sums/row_reduction.h"
 #include "tests/runtime/calls/row_sums/expected_rows.h"

@@ -3,16 +3,10 @@
 // streams can be repeated.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstring>
-#include <functional>
-#include <initializer_list>
 #include <numeric>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "tests/support/allocations.h"
 #include "tests/support/device/host_stream.h"

@@ -2,10 +2,6 @@
 // aborts that hang. Every rank must get the error, and every ticket must end.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
 
 #include "tests/support/engine_job.h"
 #include "tests/support/faulty_communicator.h"

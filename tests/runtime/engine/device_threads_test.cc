@@ -4,10 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "runtime/engine/connect.h"
 #include "runtime/engine/engine.h"

@@ -1,17 +1,10 @@
 // Tests exceptions anywhere in an engine. All ranks get one error, and no thread waits forever.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "compression/compression_spec.h"
 #include "runtime/gradients/gradient_compression.h"

@@ -1,9 +1,7 @@
 // Tests operations when ranks disagree, freeze, abort or close.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <thread>
 
 #include "runtime/engine/engine.h"

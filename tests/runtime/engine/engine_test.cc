@@ -1,11 +1,8 @@
 #include "runtime/engine/engine.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstring>
-#include <initializer_list>
 #include <numeric>
 #include <random>
 

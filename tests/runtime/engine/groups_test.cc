@@ -1,18 +1,8 @@
 // Tests groups of ranks: only their members create them, and they are independent and released.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
 #include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "runtime/calls/row_sums/row_reduction.h"
 #include "tests/runtime/calls/collective_calls.h"

@@ -1,15 +1,7 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <optional>
 #include <stdexcept>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "comm/kernels/reference_kernels.h"
 #include "tests/support/runtime_job.h"

@@ -2,13 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstddef>
-#include <initializer_list>
-#include <limits>
 #include <numeric>
 #include <random>
-#include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 

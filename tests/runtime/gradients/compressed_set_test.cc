@@ -1,11 +1,6 @@
 // Tests results of sparse gradient sets, through the public interface.
 
 #include <cmath>
-#include <cstddef>
-#include <initializer_list>
-#include <limits>
-#include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -1,14 +1,8 @@
 // Tests the state of sparse gradient sets, kept between steps, saved and restored.
 
 #include <cmath>
-#include <cstddef>
-#include <initializer_list>
-#include <limits>
 #include <span>
 #include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <gtest/gtest.h>
 

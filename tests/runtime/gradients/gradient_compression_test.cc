@@ -1,11 +1,6 @@
 #include "runtime/gradients/gradient_compression.h"
 
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "comm/base/check.h"
 #include "comm/base/error.h"

@@ -1,18 +1,12 @@
 // Tests waits for single gradients of a set, by a call and through a descriptor.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <memory>
 #include <random>
 #include <span>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "comm/base/error.h"
 #include "tests/support/engine_job.h"

@@ -1,21 +1,13 @@
 // Tests sets whose compression is "auto". Gradients are sent dense until steps are measured. The
 // test controls the clock, so the decision is known.
 
-#include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <random>
-#include <set>
 #include <stop_token>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "compression/compression_spec.h"
 #include "runtime/gradients/gradient_compression.h"

@@ -1,17 +1,11 @@
 // Tests gradients that some ranks lack in some iterations, by engines with seeded interleavings.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstddef>
 #include <cstring>
-#include <limits>
 #include <numeric>
 #include <random>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "compression/compression_spec.h"
 #include "runtime/gradients/gradient_compression.h"

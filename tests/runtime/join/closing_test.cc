@@ -1,12 +1,6 @@
 // Tests closing: operations in flight complete, and no rank waits for a closed one.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "tests/support/engine_job.h"
 

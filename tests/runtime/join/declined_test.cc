@@ -1,15 +1,8 @@
 // An operation that needs data of a joined rank fails with the same error on all ranks.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "tests/runtime/join/joined_job.h"
 #include "tests/support/node_shapes.h"

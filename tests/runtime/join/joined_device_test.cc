@@ -3,9 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <string>
-#include <vector>
 
 #include "tests/runtime/join/joined_job.h"
 

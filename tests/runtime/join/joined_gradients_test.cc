@@ -1,17 +1,11 @@
 // Tests gradient sets for which some ranks have no more data.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <memory>
 #include <numeric>
 #include <random>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "compression/compression_spec.h"
 #include "runtime/gradients/gradient_compression.h"

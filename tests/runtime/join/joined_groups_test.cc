@@ -1,12 +1,6 @@
 // Tests groups that are created while some ranks have run out of data.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "runtime/engine/joining.h"
 #include "tests/support/group_job.h"

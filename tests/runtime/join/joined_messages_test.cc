@@ -1,13 +1,6 @@
 // Tests messages to and from ranks that have run out of data.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "comm/message/messages.h"
 #include "tests/runtime/join/joined_job.h"

@@ -3,13 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "runtime/calls/row_sums/row_reduction.h"
 #include "tests/runtime/join/joined_job.h"

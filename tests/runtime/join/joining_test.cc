@@ -1,18 +1,9 @@
 // Tests ranks that run out of data, by engines in one thread with seeded interleavings.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
 #include <numeric>
 #include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "runtime/calls/operation_calls.h"
 #include "tests/runtime/join/joined_job.h"

@@ -1,18 +1,8 @@
 // Tests several tensors as one message between the engines of all ranks, for any interleaving.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <cstddef>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
 #include <random>
-#include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
 
 #include "comm/message/messages.h"
 #include "runtime/engine/engine.h"

@@ -3,16 +3,9 @@
 #include "comm/message/messages.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
-#include <map>
-#include <memory>
-#include <optional>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "runtime/engine/engine.h"
 #include "tests/support/engine_job.h"

@@ -2,16 +2,10 @@
 
 #include <unistd.h>
 
-#include <cstddef>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <map>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "comm/base/error.h"

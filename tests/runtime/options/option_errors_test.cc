@@ -2,19 +2,12 @@
 // variable or the field of `Options`.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
-#include <functional>
-#include <optional>
-#include <set>
-#include <string>
-#include <vector>
 
 #include "comm/base/error.h"
 #include "runtime/api/kolo.h"

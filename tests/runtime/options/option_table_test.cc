@@ -1,16 +1,8 @@
 #include "runtime/options/option_table.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <functional>
-#include <limits>
-#include <map>
-#include <optional>
-#include <set>
-#include <string>
 
 #include "comm/base/error.h"
 #include "runtime/options/option_values.h"

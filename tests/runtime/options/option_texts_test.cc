@@ -2,13 +2,6 @@
 // whose text gives the same value.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <iterator>
-#include <map>
-#include <sstream>
-#include <string>
-#include <vector>
 
 #include "comm/base/error.h"
 #include "compression/compression_method.h"

@@ -1,12 +1,6 @@
 #include "runtime/tools/schedule_view.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <sstream>
-#include <string>
-#include <vector>
 
 #include <fmt/format.h>
 

@@ -1,7 +1,6 @@
 #include "runtime/tools/topo_report.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 

@@ -6,9 +6,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "tests/support/temporary_directory.h"
 

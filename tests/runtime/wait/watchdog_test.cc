@@ -4,18 +4,10 @@
 #include "runtime/wait/watchdog.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
-#include <functional>
-#include <memory>
 #include <stdexcept>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "runtime/calls/operation.h"
 #include "runtime/engine/connect.h"

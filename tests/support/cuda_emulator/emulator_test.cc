@@ -1,14 +1,10 @@
 // Tests the results of the emulator, and each mistake that it must detect.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
-#include <set>
-#include <vector>
 
 #include "tests/support/cuda_emulator/block.h"
 #include "tests/support/cuda_emulator/device.h"

@@ -1,7 +1,6 @@
 #include "comm/device/kernels/access.h"
 
 #include <algorithm>
-#include <set>
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,6 @@
 #include "comm/device/kernels/element.h"
 
 #include <array>
-#include <vector>
 
 #include <gtest/gtest.h>
 

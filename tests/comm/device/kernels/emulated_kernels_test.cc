@@ -2,10 +2,8 @@
 // bit.
 
 #include <algorithm>
-#include <limits>
 #include <random>
 #include <span>
-#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
-#include <optional>
 #include <random>
 
 #include "comm/base/half.h"
