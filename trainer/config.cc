@@ -54,13 +54,10 @@ void require_exchange(const Config& c) {
           with +
               "a loss scale: ranks would skip different steps; set --loss-scale off, or "
               "--precision bfloat16");
-  if (is_asynchronous(c)) {
-    require(!c.sync_batch_norm,
-            with + "--sync-batch-norm on: each step would wait for all ranks; set it off");
-    require(parsed_gradients(c.gradients) != "bfloat16",
-            with + "--gradients bfloat16: owners take float32; set --gradients float32");
-    return;
-  }
+  require(!is_asynchronous(c) || !c.sync_batch_norm,
+          with + "--sync-batch-norm on: each step would wait for all ranks; set it off");
+  require(!is_asynchronous(c) || parsed_gradients(c.gradients) != "bfloat16",
+          with + "--gradients bfloat16: owners take float32; set --gradients float32");
   require(c.fragments <= exchange_every(c),
           fmt::format("--fragments {} with --every {}: each needs a step of its own", c.fragments,
                       exchange_every(c)));
@@ -76,11 +73,10 @@ void require_balance(const Config& c) {
   if (c.balance == "off") return;
   require(c.uneven != "join",
           "--balance with --uneven join: ranks that join have no samples; set --uneven pad");
-  require(
-      !has_local_steps(c) && !is_asynchronous(c),
-      fmt::format("--balance with --exchange {}: ranks would take steps of their own of unequal "
-                  "length; set --exchange dense",
-                  c.exchange));
+  require(!has_local_steps(c) && !is_asynchronous(c),
+          fmt::format("--balance with --exchange {}: ranks would take own steps of unequal length; "
+                      "set --exchange dense",
+                      c.exchange));
 }
 
 }  // namespace

@@ -46,23 +46,25 @@ struct Config : ModelOptions {
   std::string lr_schedule = "cosine";  ///< A name in `Catalog::lr_schedules`.
   float final_lr_share = 0.1f;         ///< Learning rate of the last step as a share of `lr`.
   std::size_t warmup_steps = 0;
-  std::string lr_scaling = "none";  ///< "none", "linear" or "sqrt"; see `peak_lr`.
-  double clip_norm = 0.0;           ///< Limit of the norm of all gradients; 0: no limit.
-  std::string decay_rules;          ///< See `parse_decay_rules`.
-  std::string shard = "none";       ///< State divided among ranks; see ShardOptions.
-  std::string exchange = "dense";   ///< How ranks exchange: "dense", "local", "diloco", "async".
-  std::optional<std::size_t> staleness;  ///< See `AsyncOptions`; 0: "async" counts as "dense".
-  std::optional<std::size_t> every;      ///< Steps between exchanges; see `exchange_every`.
-  std::size_t local_after = 0;           ///< Number of dense steps before the first local step.
-  std::string local_unit = "rank";       ///< Unit that takes local steps: "rank" or "node".
-  float outer_lr = 0.7f;                 ///< Learning rate of the outer optimizer of "diloco".
-  float outer_momentum = 0.9f;           ///< Momentum of the outer optimizer of "diloco".
-  std::size_t fragments = 1;             ///< Number of parts of the weights, exchanged in turn.
-  std::size_t overlap = 0;       ///< Steps of training during which an exchange is in flight.
-  float weight_average = 0.0f;   ///< Decay of the running mean of the weights; 0: no mean.
-  std::optional<double> target;  ///< Value of the task's metric at which training ends.
-  std::string augment;           ///< See `parse_augmentation`.
-  float label_smoothing = 0.0f;  ///< For tasks with classes; see SoftmaxCrossEntropy.
+  std::string lr_scaling = "none";   ///< "none", "linear" or "sqrt"; see `peak_lr`.
+  double clip_norm = 0.0;            ///< Limit of the norm of all gradients; 0: no limit.
+  std::string decay_rules;           ///< See `parse_decay_rules`.
+  std::string shard = "none";        ///< State divided among ranks; see ShardOptions.
+  std::string exchange = "dense";    ///< Mode: "dense", "local", "diloco" or "async".
+  std::optional<std::size_t> every;  ///< Steps between exchanges; see `exchange_every`.
+  std::size_t local_after = 0;       ///< Number of dense steps before the first local step.
+  std::string local_unit = "rank";   ///< Unit that takes local steps: "rank" or "node".
+  float outer_lr = 0.7f;             ///< Learning rate of the outer optimizer of "diloco".
+  float outer_momentum = 0.9f;       ///< Momentum of the outer optimizer of "diloco".
+  std::size_t fragments = 1;         ///< Number of parts of the weights, exchanged in turn.
+  std::size_t overlap = 0;           ///< Steps of training during which an exchange is in flight.
+  float weight_average = 0.0f;       ///< Decay of the running mean of the weights; 0: no mean.
+  std::optional<double> target;      ///< Value of the task's metric at which training ends.
+  std::string augment;               ///< See `parse_augmentation`.
+  float label_smoothing = 0.0f;      ///< For tasks with classes; see SoftmaxCrossEntropy.
+
+  /// Steps by which a rank may be ahead with "async"; empty: any number; 0: as "dense".
+  std::optional<std::size_t> staleness;
 
   std::string precision = "float32";  ///< See `parse_precision`.
   std::string gradients = "auto";     ///< See `gradient_dtype`.
@@ -245,12 +247,10 @@ inline std::vector<ConfigOption> exchange_options(Config& c) {
       {"--exchange", &c.exchange,
        "What ranks exchange: dense: the gradients of every step; local: their weights, every so "
        "many steps, which become their mean; diloco: the same, and the mean of their movements is "
-       "a gradient for Nesterov's momentum; async: gradients, which are applied when they come, so "
-       "that no rank waits for another one",
+       "a gradient for Nesterov's momentum; async: gradients, each of which is applied as it comes",
        Choices{"dense", "local", "diloco", "async"}, kTraits},
       {"--staleness", &c.staleness,
-       "async: steps by which a rank may be ahead of the slowest one; any number unless given. "
-       "async with 0 is dense",
+       "async: steps by which a rank may be ahead of the slowest, any unless given; 0 is dense",
        kAny, kTraits},
       {"--every", &c.every,
        "Steps between two exchanges of weights; unless given 8 for local, 100 for diloco. local "
@@ -305,10 +305,8 @@ inline std::vector<ConfigOption> run_options(Config& c) {
        kAny, kOfRank},
       {"--log-every", &c.log_every, "Steps between lines of progress", kAtLeastOne, kOfRanks},
       {"--eval-every", &c.eval_every,
-       "Steps between evaluations on held-out data; 0: after each epoch, of --exchange async at "
-       "the "
-       "end",
-       kAny, kOfRanks},
+       "Steps between evaluations on held-out data; 0: after each epoch; async: at the end", kAny,
+       kOfRanks},
       {"--eval-samples", &c.eval_samples,
        "Held-out samples of an evaluation, evenly spread; 0: all; unless given so many that "
        "evaluations take about a tenth of the time of training",

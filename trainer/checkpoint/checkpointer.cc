@@ -149,22 +149,23 @@ void Checkpointer::begin(std::uint64_t step, std::optional<double> eval_loss) {
 bool Checkpointer::agree(bool wants_stop) {
   bool stops = false;
   if (exchange_) {
-    end_exchange();
-    stops = std::ranges::any_of(all_, [](const Report& report) { return report.wants_stop != 0; });
+    stops = end_exchange();
     follow(all_);
   }
   begin_exchange(wants_stop);
   return stops;
 }
 
-void Checkpointer::finish() {
+bool Checkpointer::finish() {
+  bool stops = false;
   while (is_busy()) {
     if (thread_.valid()) thread_.wait_for(kPatience);
-    agree(false);
+    stops |= agree(false);
   }
-  if (exchange_) end_exchange();
+  if (exchange_) stops |= end_exchange();
   if (thread_.valid()) thread_.wait();
   look_after_thread();
+  return stops;
 }
 
 void Checkpointer::begin_exchange(bool wants_stop) {
@@ -177,9 +178,10 @@ void Checkpointer::begin_exchange(bool wants_stop) {
   exchange_ = runtime_.all_gather("checkpoints", {{&mine_, kWords, DType::kInt64}, all});
 }
 
-void Checkpointer::end_exchange() {
+bool Checkpointer::end_exchange() {
   exchange_->wait();
   exchange_.reset();
+  return std::ranges::any_of(all_, [](const Report& report) { return report.wants_stop != 0; });
 }
 
 void Checkpointer::follow(const std::vector<Report>& reports) {

@@ -60,6 +60,10 @@ class Checkpointer {
   /// at the same step if training must stop; then call `save_last`.
   bool after_step(std::uint64_t step, std::optional<double> eval_loss);
 
+  /// Blocks until the checkpoint in progress has completed or failed, and ends the exchange.
+  /// Returns as `after_step`.
+  bool finish();
+
   /// Saves the state after the last step unless it is saved already, and blocks until it is
   /// durable. Returns whether it is.
   bool save_last(std::uint64_t step, std::optional<double> eval_loss);
@@ -83,10 +87,9 @@ class Checkpointer {
   /// Reads the reports of the last exchange and starts the next one. Returns true, on all ranks at
   /// the same call, once any rank has set `wants_stop`.
   bool agree(bool wants_stop);
-  /// Blocks until the checkpoint in progress has completed or failed, and ends the exchange.
-  void finish();
   void begin_exchange(bool wants_stop);
-  void end_exchange();
+  /// Returns whether any rank is asked to stop.
+  bool end_exchange();
   void follow(const std::vector<Report>& reports);
   /// Checks this rank's writer thread without waiting for it.
   void look_after_thread();

@@ -20,24 +20,16 @@
 namespace kolo::trainer {
 namespace {
 
-using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(ParameterSet&)>;
-
 constexpr const char* kKey = "weights";
 
 void require_float32(const Options& options) {
-  if (options.compression != "none" && !options.compression.empty()) {
-    throw_config_error(fmt::format(
-        "--exchange async with --compression {}: owners take gradients that are whole; set "
-        "--compression none",
-        options.compression));
-  }
   const DType wire = options.wire_dtype.value_or(DType::kFloat32);
-  if (wire != DType::kFloat32) {
-    throw_config_error(fmt::format(
-        "--exchange async with --wire {}: gradients and weights travel as float32; set --wire "
-        "float32",
-        to_string(wire)));
-  }
+  const bool is_whole = options.compression.empty() || options.compression == "none";
+  if (is_whole && wire == DType::kFloat32) return;
+  throw_config_error(
+      fmt::format("--exchange async with --compression {} and --wire {}: whole float32 gradients "
+                  "travel; set --compression none, and --wire float32",
+                  options.compression, to_string(wire)));
 }
 
 /// The values and gradients of parameters, in the places of a plan with one bucket.
@@ -81,10 +73,7 @@ class OwnPart {
   void apply(const StoreUpdate& update) {
     const auto* const pushed = static_cast<const float*>(update.pushed.data);
     std::copy_n(pushed, update.pushed.count, places_.gradients.data() + update.offset);
-    optimizer_->begin_step();
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      optimizer_->update(i, static_cast<float>(update.rate), 1.0f);
-    }
+    optimizer_->step(static_cast<float>(update.rate), 1.0f);
     std::copy_n(places_.weights.data() + update.offset, update.value.count,
                 static_cast<float*>(update.value.data));
   }
@@ -124,8 +113,6 @@ class AsyncUpdater final : public ParameterUpdater {
       parameters_[i].unbind_gradient();
     }
   }
-  AsyncUpdater(const AsyncUpdater&) = delete;
-  AsyncUpdater& operator=(const AsyncUpdater&) = delete;
 
   float loss_scale() const override { return gate_.loss_scale(); }
   void await_averages() override {}  // there are none

@@ -139,8 +139,7 @@ class Learner {
   virtual UpdateVerdict clip() = 0;
   virtual StepReport update(float lr, const UpdateVerdict& verdict) = 0;
 
-  /// Call before evaluating, saving, and every other collective call between steps; see
-  /// ParameterUpdater.
+  /// See ParameterUpdater. Call it before the other collective calls between steps.
   virtual std::chrono::nanoseconds meet() { return {}; }
   /// Returns the payload bytes that this rank has sent to other nodes in groups of the learner.
   virtual std::uint64_t network_bytes_sent() const { return 0; }

@@ -60,12 +60,11 @@ void require_joinable(const Options& options, const ParameterSet& parameters) {
   }
 }
 
-std::unique_ptr<ParameterUpdater> make_sharded(const Config& config, const OptimizerEntry& entry,
+std::unique_ptr<ParameterUpdater> make_sharded(const Config& config, const MakeOptimizer& make,
                                                Runtime& runtime, ParameterSet& parameters,
                                                const Clock& clock) {
   gradient_dtype(config, runtime.options());  // throws unless it is float32
   using Keep = ShardOptions::Keep;
-  const auto make = [&](ParameterSet& of) { return entry.make(of, optimizer_options(config)); };
   return make_sharded_optimizer(
       runtime, parameters, make,
       {.gate = update_options(config),
@@ -139,18 +138,14 @@ std::unique_ptr<ParameterUpdater> make_updater(const Config& config, const Optim
                                                Mesh* mesh) {
   if (config.row_gradients && !is_asynchronous(config)) parameters.use_rows();
   if (runtime.rank() == 0) warn_of_unused_rules(config, runtime.options(), parameters);
-  if (is_asynchronous(config)) {
-    auto make = [make_one = entry.make, options = optimizer_options(config)](ParameterSet& of) {
-      return make_one(of, options);
-    };
-    return make_async_updater(runtime, parameters, std::move(make),
-                              {.gate = update_options(config), .staleness = config.staleness},
-                              clock);
-  }
-  if (config.shard == "none") {
+  const MakeOptimizer make = [make_of = entry.make, options = optimizer_options(config)](
+                                 ParameterSet& of) { return make_of(of, options); };
+  if (config.shard != "none") return make_sharded(config, make, runtime, parameters, clock);
+  if (!is_asynchronous(config)) {
     return make_replicated(config, entry, runtime, task, parameters, clock, mesh);
   }
-  return make_sharded(config, entry, runtime, parameters, clock);
+  return make_async_updater(runtime, parameters, make,
+                            {.gate = update_options(config), .staleness = config.staleness}, clock);
 }
 
 }  // namespace kolo::trainer

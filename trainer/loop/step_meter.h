@@ -74,12 +74,9 @@ class StepMeter {
     summary.step_ms = median(step_ms_);
     summary.compute_ms = median(std::move(compute_ms));
     summary.exposed_comm_ms = median(exposed_ms_);
-    double& samples_per_s = summary.samples_per_s;
-    samples_per_s = rate(samples_, std::accumulate(step_ms_.begin(), step_ms_.end(), 0.0));
-    // Ranks may go at different paces.
-    runtime
-        .all_reduce("samples per second", {&samples_per_s, 1, DType::kFloat64}, ReduceOp::kAverage)
-        .wait();
+    summary.samples_per_s = rate(samples_, std::accumulate(step_ms_.begin(), step_ms_.end(), 0.0));
+    const BufferView own_rate{&summary.samples_per_s, 1, DType::kFloat64};
+    runtime.all_reduce("samples per second", own_rate, ReduceOp::kAverage).wait();
   }
 
  private:

@@ -73,7 +73,7 @@ class Training final : private Stateful {
       train_one_step();
       if (step_ % config_.log_every == 0 || is_evaluation_due()) log_interval();
       if (is_evaluation_due()) evaluate_now();
-      if (checkpoints_ && ranks_meet() && checkpoints_->after_step(step_, new_eval_loss())) {
+      if (checkpoints_ && ranks_meet() && save_if_due()) {
         save_and_stop("by a signal");
         return std::nullopt;
       }
@@ -174,6 +174,12 @@ class Training final : private Stateful {
                                                .resumed_step = resumed_step_,
                                                .wants_stop = wants_stop},
                          static_cast<Stateful&>(*this));
+  }
+
+  /// Returns whether training must stop. Ranks that meet seldom write the whole checkpoint at once.
+  bool save_if_due() {
+    const bool stops = checkpoints_->after_step(step_, new_eval_loss());
+    return (is_asynchronous(config_) && checkpoints_->finish()) || stops;
   }
 
   void save_and_stop(const char* reason) {

@@ -213,7 +213,7 @@ TEST(AsyncUpdaterTest, OptionsThatDoNotGoTogetherAreNamed) {
   EXPECT_THAT(refusal("sgd", {.compression = "topk(0.1)"}),
               HasSubstr("--exchange async with --compression topk(0.1)"));
   EXPECT_THAT(refusal("sgd", {.wire_dtype = DType::kBFloat16}),
-              HasSubstr("--exchange async with --wire bfloat16"));
+              HasSubstr("--exchange async with --compression none and --wire bfloat16"));
 }
 
 }  // namespace
