@@ -42,7 +42,7 @@ def main():
             percent = 100 * (len(cases) - len(bad)) // len(cases)
             verdict = f"{percent}% tests passed, {len(bad)} tests failed out of {len(cases)}"
         else:
-            verdict = "did not get to its tests"
+            verdict = "did not get to its tests" if status != "0" else "compiles; it has no tests"
         if skipped:
             verdict += f", {len(skipped)} skipped"
         total += int(seconds)

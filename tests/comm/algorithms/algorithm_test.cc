@@ -56,7 +56,7 @@ bool takes(std::size_t shape, std::size_t which, std::size_t place) {
   return place == shape % std::size(kPlaces) && which == (shape % 3 == 0 ? 0 : 1);
 }
 /// From this number of ranks on, each shape is tried with a third of the algorithms.
-constexpr int kManyRanks = 9;
+constexpr int kManyReducingRanks = 9;
 
 class AlgorithmShapes : public testing::TestWithParam<std::string> {
  protected:
@@ -73,7 +73,7 @@ TEST_P(AlgorithmShapes, SumEveryElementOnce) {
   for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
     test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
       const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
-      if (++shape; ranks >= kManyRanks && !takes_algorithm(shape)) return;
+      if (++shape; ranks >= kManyReducingRanks && !takes_algorithm(shape)) return;
       for (std::size_t i = 0; i < std::size(kShapeCounts); ++i) {
         for (std::size_t place = 0; place < std::size(kPlaces); ++place) {
           if (ranks > kMostRanksEverywhere && !takes(shape, i, place)) continue;
