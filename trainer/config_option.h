@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -55,11 +56,24 @@ struct ConfigOption {
       std::variant<bool*, int*, std::size_t*, float*, double*, std::string*, std::filesystem::path*,
                    std::optional<std::size_t>*, std::optional<double>*>;
 
+  using Values = std::variant<ConfigRange, Choices, TextForm>;
+
+  ConfigOption(std::string flag, Field value, Values accepted, unsigned combined, std::string words)
+      : name(std::move(flag)),
+        field(value),
+        values(std::move(accepted)),
+        traits(combined),
+        help(std::move(words)) {}
+  ConfigOption(std::string flag, Field value, Values accepted, std::string words)
+      : ConfigOption(std::move(flag), value, std::move(accepted), 0, std::move(words)) {}
+  ConfigOption(std::string flag, Field value, std::string words)
+      : ConfigOption(std::move(flag), value, kAny, std::move(words)) {}
+
   std::string name;  ///< Name on the command line, such as "--dropout".
   Field field;
+  Values values;
+  unsigned traits;  ///< A combination of ConfigTraits.
   std::string help;
-  std::variant<ConfigRange, Choices, TextForm> values = {};
-  unsigned traits = 0;  ///< A combination of ConfigTraits.
 
   /// The value in canonical form, in which ranks and runs compare it; "none" for an empty optional.
   std::string text() const;

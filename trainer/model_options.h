@@ -24,25 +24,22 @@ struct ModelOptions {
 /// The command-line options of models. To add one, add a field above and its row here.
 inline std::vector<ConfigOption> model_options(ModelOptions& c) {
   return {
-      {"--layers", &c.layers, "gpt, bert: number of transformer blocks", kAtLeastOne},
-      {"--width", &c.width,
+      {"--layers", &c.layers, kAtLeastOne, "gpt, bert: number of transformer blocks"},
+      {"--width", &c.width, kAtLeastOne,
        "gpt, bert: elements per position, a multiple of --heads; models of texts and ratings: "
-       "elements of the vector of a word, user or item; lstm: of its states, too",
-       kAtLeastOne},
-      {"--heads", &c.heads, "gpt, bert: number of attention heads", kAtLeastOne},
-      {"--positions", &c.positions,
+       "elements of the vector of a word, user or item; lstm: of its states, too"},
+      {"--heads", &c.heads, kAtLeastOne, "gpt, bert: number of attention heads"},
+      {"--positions", &c.positions, Choices{"learned", "rotary"}, kNotOnGpus,
        "gpt: learned: a vector of each position is added; rotary: queries and keys turn by angles "
-       "that follow from it",
-       Choices{"learned", "rotary"}, kNotOnGpus},
-      {"--tied", &c.tied,
-       "gpt: on: the output layer multiplies by the table of the embedding; off: by one of its own",
-       kAny, kNotOnGpus},
-      {"--hidden", &c.hidden, "image models: width of hidden dense layers", kAtLeastOne},
-      {"--dropout", &c.dropout,
+       "that follow from it"},
+      {"--tied", &c.tied, kAny, kNotOnGpus,
+       "gpt: on: the output layer multiplies by the table of the embedding; off: by one of its "
+       "own"},
+      {"--hidden", &c.hidden, kAtLeastOne, "image models: width of hidden dense layers"},
+      {"--dropout", &c.dropout, kShareBelowOne, kNotOnGpus,
        "Share of elements that training drops at random; gpt: of embeddings, attention weights and "
        "what each block adds; models of texts: before the output layer, and of bert before each "
-       "sum",
-       kShareBelowOne, kNotOnGpus},
+       "sum"},
       {"--row-gradients", &c.row_gradients,
        "on: gradients of tables of words, users and items are the rows that a step used, and only "
        "these are sent and updated"},

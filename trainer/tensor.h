@@ -42,9 +42,8 @@ class Tensor {
 
  private:
   struct Free {
-    void* block;  // the allocated memory
     std::size_t bytes;
-    void operator()(float*) const noexcept;
+    void operator()(float* data) const noexcept;
   };
   static constinit thread_local std::size_t bytes_of_thread_;
   Shape shape_;

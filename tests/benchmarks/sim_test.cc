@@ -44,8 +44,8 @@ TEST(SimModels, HaveTheirParametersAndOperations) {
 // Forward passes take one unit and backward passes two. A stage of S works 3 M of the 3 (M + S - 1)
 // units between the first forward and the last backward pass.
 TEST(SimPipeline, EqualStagesAreIdleInTheirShareOfTheUnits) {
-  for (const std::size_t stages : {1, 2, 3, 4, 8}) {
-    for (const std::size_t passes : {1, 2, 3, 4, 8, 32}) {
+  for (const std::size_t stages : {1u, 2u, 3u, 4u, 8u}) {
+    for (const std::size_t passes : {1u, 2u, 3u, 4u, 8u, 32u}) {
       const std::vector<StageTimes> equal(stages, {.forward_us = 1, .backward_us = 2});
       const PipelineTimes times = play_passes(equal, passes);
       const auto units = static_cast<double>(passes + stages - 1);

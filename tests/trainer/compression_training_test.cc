@@ -24,11 +24,7 @@ constexpr int kRanks = 4;
 class CompressionTrainingTest : public testing::Test {
  protected:
   Config job(const std::string& compression) {
-    Config config = small_job("mlp", directory_);
-    config.optimizer = "sgd";
-    config.lr = 0.02f;
-    config.steps = 60;
-    config.batch = 4;
+    Config config = small_sgd_job(directory_, 0.02f, 60, 4);
     config.runtime.compression = compression;
     return config;
   }

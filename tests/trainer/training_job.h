@@ -70,6 +70,16 @@ inline std::vector<Summary> run_ranks(int ranks, const Config& config) {
   return run_ranks(ranks, [&](int) { return config; });
 }
 
+/// Returns the error with which a job of two ranks is refused.
+inline std::string refusal_of(const Config& config) {
+  return error_of(
+      [&] {
+        validate(config, built_in_catalog());
+        run_ranks(2, config);
+      },
+      ErrorCode::kConfig);
+}
+
 /// Expects that the losses of all steps, and the final held-out loss, differ at most by this share.
 inline void expect_same_course(const Summary& actual, const Summary& expected, double share) {
   ASSERT_EQ(actual.curve.size(), expected.curve.size());
@@ -126,6 +136,17 @@ inline Config small_job(const std::string& model, const TemporaryDirectory& dire
     config.data = directory.path();
     config.hidden = 24;
   }
+  return config;
+}
+
+/// Returns a small job of mlp with SGD, which hardly amplifies differences.
+inline Config small_sgd_job(const TemporaryDirectory& directory, float lr, std::size_t steps,
+                            std::size_t batch) {
+  Config config = small_job("mlp", directory);
+  config.optimizer = "sgd";
+  config.lr = lr;
+  config.steps = steps;
+  config.batch = batch;
   return config;
 }
 

@@ -24,11 +24,7 @@ using testing::HasSubstr;
 class LocalTrainingTest : public testing::Test {
  protected:
   Config job(const std::string& exchange, std::size_t every) const {
-    Config config = small_job("mlp", directory_);
-    config.optimizer = "sgd";
-    config.lr = 0.02f;
-    config.steps = 20;
-    config.batch = 6;
+    Config config = small_sgd_job(directory_, 0.02f, 20, 6);
     config.exchange = exchange;
     if (exchange != "dense") config.every = every;
     return config;
@@ -254,12 +250,7 @@ TEST_F(LocalTrainingTest, OptionsThatDoNotGoTogetherAreNamed) {
   const auto refusal = [&](const char* exchange, const std::function<void(Config&)>& change) {
     Config config = job(exchange, 4);
     change(config);
-    return error_of(
-        [&] {
-          validate(config, built_in_catalog());
-          run_ranks(2, config);
-        },
-        ErrorCode::kConfig);
+    return refusal_of(config);
   };
   EXPECT_THAT(refusal("dense", [](Config& c) { c.every = 3; }),
               HasSubstr("--every 3: needs --exchange local or diloco"));

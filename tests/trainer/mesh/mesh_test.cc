@@ -151,8 +151,8 @@ TEST(PassesTest, StagesAlternateBetweenForwardAndBackward) {
 }
 
 TEST(PassesTest, AtMostOpenPassesAreOpen) {
-  for (std::size_t count : {1, 2, 3, 5}) {
-    for (std::size_t passes : {1, 2, 4, 9}) {
+  for (std::size_t count : {1u, 2u, 3u, 5u}) {
+    for (std::size_t passes : {1u, 2u, 4u, 9u}) {
       for (Stage stage{.count = count}; stage.index < count; ++stage.index) {
         std::size_t open = 0;
         std::size_t most = 0;

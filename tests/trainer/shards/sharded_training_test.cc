@@ -129,12 +129,7 @@ class ShardedJobTest : public testing::Test {
     Config config = job();
     config.shard = "optimizer";
     change(config);
-    return error_of(
-        [&] {
-          validate(config, built_in_catalog());
-          run_ranks(2, config);
-        },
-        ErrorCode::kConfig);
+    return refusal_of(config);
   }
 
   static constexpr std::size_t kBucketBytes = 16384;
