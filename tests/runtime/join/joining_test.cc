@@ -385,7 +385,7 @@ class UnevenRounds {
 TEST(Joining, TakesPartInOperationsOfOthers) {
   for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
     for (const std::vector<int>& nodes : kShapes) {
-      for (unsigned seed = 0; seed < seeds(12); ++seed) {
+      for (unsigned seed = 0; seed < seeds(6); ++seed) {
         SCOPED_TRACE(test::shape_text(nodes) + ", seed " + std::to_string(seed) + ", " +
                      std::string(to_string(memory)));
         UnevenRounds(nodes, seed, memory).run();

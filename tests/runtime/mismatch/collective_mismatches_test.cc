@@ -178,7 +178,10 @@ TEST_F(CollectiveMismatches, AreTheSameErrorOnAllRanksAndLeaveTheRestUsable) {
   for (const CollectiveTerms& base : collectives()) {
     for (const std::size_t which : std::initializer_list<std::size_t>{0, 1}) {
       MismatchJob job(which);  // rejected buckets keep their memory
+      // Each field by itself is tried in both; two fields are in one of them, in turns.
+      std::size_t pairs = 0;
       for_each_pair(base, [&](const CollectiveField& of_1, const CollectiveField& of_2) {
+        if (&of_1 != &of_2 && pairs++ % 2 != which) return;
         disagree(job, *job.both()[which], base, of_1, of_2);
       });
       if (HasFailure()) return;
