@@ -48,11 +48,9 @@ void CudaEvent::hold_back(cudaStream_t stream) const {
 
 CudaStream::CudaStream(int device) : device_(device) {
   const CudaDeviceGuard guard(device_);
-  stream_ = std::make_shared<const CudaStreamHandle>(make_cuda_stream());
-}
-
-CudaStream::~CudaStream() {
-  close_on(device_, [this] { stream_.reset(); });
+  stream_ = {new CudaStreamHandle(make_cuda_stream()), [device](const CudaStreamHandle* stream) {
+               close_on(device, [stream] { delete stream; });
+             }};
 }
 
 void CudaStream::copy(const BufferView& target, const BufferView& source) {

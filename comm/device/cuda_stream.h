@@ -64,9 +64,8 @@ class CudaEvent final : public Event {
 /// A stream of one GPU.
 class CudaStream final : public Stream {
  public:
+  /// The destructor does not block; work in progress continues.
   explicit CudaStream(int device);
-  /// Does not block; work in progress continues.
-  ~CudaStream() override;
 
   int device() const { return device_; }
 

@@ -39,7 +39,7 @@ class CudaCalls : public testing::Test {
     const auto event = device.make_event();
     const DeviceMemory memory = device.allocate(64, MemoryKind::kDevice);
     const DeviceMemory pinned = device.allocate(64, MemoryKind::kPinned);
-    const DeviceMemory pooled = device.allocate_on(*stream, 64);
+    const DeviceMemory pooled = device.allocate_on(*device.make_stream(), 64);
     stream->copy({memory.data(), 64, DType::kUInt8, MemoryKind::kDevice},
                  {pinned.data(), 64, DType::kUInt8, MemoryKind::kPinned});
     const void* const source = memory.data();

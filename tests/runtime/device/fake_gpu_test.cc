@@ -55,7 +55,11 @@ class FakeGpuJob {
     for (const auto& member : groups.front()) {
       std::vector<GradientSpec> gradients(2, {.name = "v", .memory = MemoryKind::kDevice});
       gradients[1].name = "w";
-      for (GradientSpec& each : gradients) each.shape = {kCount};
+      for (GradientSpec& each : gradients) {  // in memory of the program, so they are packed
+        each.shape = {kCount};
+        each.dtype = DType::kFloat32;
+        each.data = allocate(member->ranks()[static_cast<std::size_t>(member->rank())]);
+      }
       sets.push_back(std::make_shared<GradientSetState>("model", gradients, GradientOptions{}));
       member->engine().submit(sets.back());
     }
@@ -90,9 +94,13 @@ class FakeGpuJob {
   std::vector<std::shared_ptr<GradientSetState>> sets;
 
  private:
-  void all_reduce(Engine& engine, int rank) {
+  void* allocate(int rank) {
     memory.push_back(job.device(rank).allocate(kCount * sizeof(float), MemoryKind::kDevice));
-    const BufferView buffer{memory.back().data(), kCount, DType::kFloat32, MemoryKind::kDevice};
+    return memory.back().data();
+  }
+
+  void all_reduce(Engine& engine, int rank) {
+    const BufferView buffer{allocate(rank), kCount, DType::kFloat32, MemoryKind::kDevice};
     OperationPool pool;
     operations.push_back(OperationCalls(pool, 0, 1).make(OperationKind::kAllReduce, "x", buffer));
     engine.submit(operations.back());
