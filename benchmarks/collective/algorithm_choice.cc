@@ -41,7 +41,9 @@ ProcessGrid grid_of(Runtime& runtime) {
 }  // namespace
 
 AlgorithmChoice::AlgorithmChoice(Runtime& runtime)
-    : grid_(grid_of(runtime)), costs_(parse_link_costs(runtime.link_costs())) {}
+    : grid_(grid_of(runtime)),
+      costs_(parse_link_costs(runtime.link_costs())),
+      tuning_(runtime.tuning()) {}
 
 std::vector<std::string> AlgorithmChoice::algorithms(const CollectiveCase& what) const {
   const Request request(what, grid_.world_size());
@@ -55,7 +57,7 @@ std::vector<std::string> AlgorithmChoice::algorithms(const CollectiveCase& what)
 
 std::string AlgorithmChoice::taken(const CollectiveCase& what, const Options& options) const {
   const Request request(what, grid_.world_size());
-  const PlanInputs inputs{.grid = grid_, .options = options, .costs = costs_};
+  const PlanInputs inputs{.grid = grid_, .options = options, .costs = costs_, .tuning = &tuning_};
   return request_bucket("", request.spec, request.layout, inputs).compile(0).algorithm;
 }
 

@@ -18,8 +18,8 @@ int main(int argc, char** argv) {
   for (const bench::Verb verb : bench::kAllVerbs) {
     commands.push_back(bench::add_collective(app, verb));
   }
-  for (const auto add :
-       {bench::add_choice, bench::add_agreement, bench::add_overlap, bench::add_error}) {
+  for (const auto add : {bench::add_choice, bench::add_tune, bench::add_agreement,
+                         bench::add_overlap, bench::add_error}) {
     commands.push_back(add(app));
   }
   return run_program(app, argc, argv, [&] {

@@ -21,6 +21,8 @@ struct Command {
 Command add_collective(CLI::App& app, Verb verb);
 /// Measures the time of the algorithm that "auto" chooses, relative to the best algorithm.
 Command add_choice(CLI::App& app);
+/// Writes choices that are faster than those of "auto" to the calibration file.
+Command add_tune(CLI::App& app);
 /// Measures the time of barriers, alone and while a large bucket is in flight.
 Command add_agreement(CLI::App& app);
 /// Measures how much of the communication a backward pass hides, for several fusion sizes.

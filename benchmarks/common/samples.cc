@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "comm/base/check.h"
+#include "topology/link_fit.h"
 
 namespace kolo::bench {
 namespace {
@@ -69,6 +70,42 @@ Rivalry best_rival(std::span<const double> rounds, std::span<const RoundTimes> o
   check(best.has_value(), "no peer has a sample of every round");
   return {.best = *best,
           .ratio = paired_ratio(every_second(rounds, 1), every_second(others[*best], 1))};
+}
+
+Verdict find_better(std::size_t challengers,
+                    const std::function<Trial(const std::vector<std::size_t>&)>& measure,
+                    const std::function<bool()>& is_quiet) {
+  Verdict verdict;
+  double usual_us = 0;  // of the champion in the first trial of an attempt
+  const auto is_fair = [&](const std::vector<std::size_t>& tried) {
+    const auto [rounds, calls] = measure(tried);
+    const auto best =
+        std::ranges::min_element(calls.begin() + 1, calls.end(), {}, &Summary::median);
+    const auto index = static_cast<std::size_t>(best - calls.begin());
+    verdict.best = tried[index - 1];
+    verdict.gain = paired_ratio(rounds.front(), rounds[index]);
+    verdict.champion_us = calls.front().median;
+    verdict.best_us = best->median;
+    if (usual_us == 0) usual_us = verdict.champion_us;
+    const auto is_spread = [](const Summary& each) { return each.median > kMostSpread * each.min; };
+    const auto [less, more] = std::minmax({usual_us, verdict.champion_us});
+    return !is_spread(calls.front()) && !is_spread(*best) && more <= kMostDifference * less;
+  };
+  std::vector<std::size_t> all(challengers);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  const auto attempt = [&] {
+    usual_us = 0;
+    if (!is_fair(all)) return Outcome::kBusy;
+    if (verdict.gain.median < 1 + kLeastGain) return Outcome::kNotFaster;
+    if (!is_fair({verdict.best})) return Outcome::kBusy;
+    if (verdict.gain.low < 1 + kLeastGain) return Outcome::kNotFaster;
+    return is_quiet() ? Outcome::kKept : Outcome::kBusy;
+  };
+  while (verdict.outcome == Outcome::kBusy && verdict.attempts < kMostAttempts) {
+    ++verdict.attempts;
+    verdict.outcome = attempt();
+  }
+  return verdict;
 }
 
 }  // namespace kolo::bench

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -56,5 +57,33 @@ struct Rivalry {
 /// would seem better than it is. Errors: UsageError if there are fewer than two complete rounds, or
 /// none of `others` has all rounds.
 Rivalry best_rival(std::span<const double> rounds, std::span<const RoundTimes> others);
+
+/// The times of a champion, at index 0, and of challengers, which are measured in turns.
+struct Trial {
+  std::vector<RoundTimes> rounds;
+  std::vector<Summary> calls;
+};
+
+enum class Outcome { kKept, kNotFaster, kBusy };
+struct Verdict {
+  Outcome outcome = Outcome::kBusy;
+  std::size_t best = 0;  ///< Index of the best challenger.
+  PairedRatio gain;      ///< The ratio of the champion's times to those of `best`.
+  double champion_us = 0, best_us = 0;
+  int attempts = 0;
+};
+
+inline constexpr int kMostAttempts = 3;
+/// A challenger is kept if it is faster by this share in three of four rounds.
+inline constexpr double kLeastGain = 0.05;
+
+/// Finds the best of `challengers`, and measures it once more, so that luck does not judge. The
+/// rules of link costs tell a busy machine: half of a contender's times are over `kMostSpread`
+/// times the shortest, the champion's differ by more than `kMostDifference` between trials, or
+/// `is_quiet`, asked before a challenger is kept, says no. Then all is repeated. `measure` takes
+/// indices of challengers. Errors: those of the functions.
+Verdict find_better(std::size_t challengers,
+                    const std::function<Trial(const std::vector<std::size_t>& tried)>& measure,
+                    const std::function<bool()>& is_quiet);
 
 }  // namespace kolo::bench

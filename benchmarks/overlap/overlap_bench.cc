@@ -233,9 +233,9 @@ double time_together_us(Runtime& runtime, const Work& work) {
   return time_us(work);
 }
 
-double median_us(Runtime& runtime, std::vector<double> times) {
+double median_us(Runtime& runtime, std::vector<double>& times) {
   max_over_ranks(runtime, times);
-  return summarise(std::move(times)).median;
+  return summarise(times).median;
 }
 
 /// Runs backward pass, communication and update. Returns the microseconds from the end of the
@@ -350,6 +350,7 @@ std::vector<OverlapRow> measure_overlap(Runtime& runtime,
                    .communication_us = median_us(runtime, times[s].communication),
                    .iteration_us = median_us(runtime, times[s].iteration),
                    .first_us = median_us(runtime, times[s].first)};
+    row.iterations_us = std::move(times[s].iteration);
     row.exposed_us = row.iteration_us - row.compute_us;
     row.hidden_percent = 100 * (1 - row.exposed_us / row.communication_us);
     row.wrong = count_wrong(runtime, *systems[s], pass);

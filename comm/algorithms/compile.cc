@@ -72,6 +72,19 @@ std::optional<Choice> asked_for(const std::vector<const Algorithm*>& candidates,
   return std::nullopt;
 }
 
+/// Returns the tuned choice for a bucket like the measured ones; null if there is none.
+const TunedChoice* tuned_for(const CompileContext& context) {
+  const auto& [spec, layout, grid, options] = context;
+  const bool rounds = reduces(spec.kind) && layout.rounds();
+  if (options.tuning == nullptr || layout.is_on_device() || rounds) return nullptr;
+  for (const TunedChoice& each : *options.tuning) {
+    const Placement placement = each.in_place ? Placement::kInPlace : Placement::kUser;
+    const bool fits = layout.placement == placement && each.covers(layout.bytes());
+    if (fits && each.collective == to_string(spec.kind)) return &each;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::vector<Choice> considered(const CompileContext& context) {
@@ -86,6 +99,15 @@ Choice choose(const CompileContext& context) {
   const std::vector<Choice> priced = by_price(candidates, context);
   check(!priced.empty(),
         "only all-reduce and broadcast take tensors that are in place in a bucket");
+  const TunedChoice* const tuned = tuned_for(context);
+  const auto found = std::ranges::find_if(priced, [&](const Choice& each) {
+    return tuned != nullptr && each.algorithm->name() == tuned->algorithm;
+  });
+  if (found != priced.end()) {
+    return {found->algorithm, found->price,
+            fmt::format("{}: tuned; {} predicted", tuned->algorithm, time_text(found->price.us)),
+            tuned->chunk_bytes};
+  }
   const Choice& best = priced.front();
   std::string reason =
       fmt::format("{}: {} predicted", best.algorithm->name(), time_text(best.price.us));
@@ -129,12 +151,18 @@ double bounce_us(const CollectiveSpec& spec, DType dtype, int ranks, const LinkC
 // leaves the choice open, and most hierarchies do not sum in one place.
 std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const ProcessGrid& grid,
                                   const CompileOptions& options) {
+  if (options.tuning != nullptr && memory == MemoryKind::kHost) {
+    for (const TunedChoice& each : *options.tuning) {
+      if (each.fusion_bytes > 0 && each.covers(bytes)) return each.fusion_bytes;
+    }
+  }
   const CollectiveSpec spec = CollectiveSpec::all_reduce(grid.world_size());
   const auto choice_of = [&](std::size_t size, const CompileOptions& with) {
     const BucketLayout layout{.count = size / sizeof(float), .memory = memory};
     return choose({spec, layout, grid, with});
   };
   CompileOptions stable = options;
+  stable.tuning = nullptr;
   const std::vector<std::string_view> names = options.algorithm.names_for(spec.kind);
   const bool is_open = std::ranges::find(names, kHierarchical) != names.end();
   if (is_open || !choice_of(bytes, options).algorithm->sums_in_one_place()) {

@@ -14,15 +14,20 @@ namespace kolo {
 struct Choice {
   const Algorithm* algorithm = nullptr;
   Price price;
-  std::string reason = {};  ///< Explains the choice: "ring: 5.2 ms predicted; tree 8.1 ms", or
-                            ///< "ring: asked for".
+  /// Explains the choice: "ring: 5.2 ms predicted; tree 8.1 ms", "ring: asked for" or "ring: tuned;
+  /// 5.2 ms predicted".
+  std::string reason = {};
+  std::size_t tuned_chunk_bytes = 0;  ///< 0: `Algorithm::chunk_bytes` decides.
+  std::size_t chunk_bytes(const CompileContext& context) const {
+    return tuned_chunk_bytes > 0 ? tuned_chunk_bytes : algorithm->chunk_bytes(context);
+  }
 };
 
 /// The algorithms that "auto" considers, cheapest first, with empty reasons. Threads: any; pure.
 std::vector<Choice> considered(const CompileContext& context);
 
-/// Chooses the first algorithm named in the options that serves the spec, or else the cheapest one
-/// that "auto" considers. Threads: any; pure.
+/// Chooses the first algorithm named in the options that serves the spec, or else, of those that
+/// "auto" considers, the tuned one or the cheapest one. Threads: any; pure.
 /// Errors: UsageError if no algorithm serves the spec with this layout; those of `Algorithm::check`
 ///         for a named algorithm.
 Choice choose(const CompileContext& context);
@@ -46,7 +51,7 @@ double bounce_us(const CollectiveSpec& spec, DType dtype, int ranks, const LinkC
 
 /// The best bucket size in bytes, a power of two, for gradients of `bytes` in total. Small buckets
 /// leave little work after the last gradient; large buckets cost less in total. The result
-/// minimises the sum of the two times.
+/// minimises the sum of the two times, unless the options have a tuned size.
 /// Errors: those of `choose`.
 std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const ProcessGrid& grid,
                                   const CompileOptions& options);

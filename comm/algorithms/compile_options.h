@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "comm/algorithms/algorithm_request.h"
+#include "comm/algorithms/tuning.h"
 #include "topology/link_costs.h"
 
 namespace kolo {
@@ -37,6 +38,8 @@ struct CompileOptions {
   /// Whether the device's native library has a communicator of each node's ranks.
   bool native_in_nodes = true;
   LinkCosts link_costs = {};
+  /// Choices that replace those by price; may be null. Must outlive these options.
+  const Tuning* tuning = nullptr;
 };
 
 }  // namespace kolo

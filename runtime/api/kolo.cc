@@ -57,6 +57,7 @@ std::shared_ptr<std::byte[]> Runtime::allocate(std::size_t bytes) {
   return runtime_->allocate(bytes);
 }
 std::string Runtime::link_costs() const { return to_string(runtime_->costs()); }
+const Tuning& Runtime::tuning() const { return runtime_->tuning(); }
 std::string Runtime::network_address() const { return runtime_->network_address(); }
 void Runtime::abort(std::string_view why) { runtime_->abort(why); }
 void Runtime::leave_thread() const { runtime_->leave_thread(); }

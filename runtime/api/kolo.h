@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "comm/base/error.h"
 #include "comm/rendezvous/rendezvous.h"
@@ -31,6 +32,7 @@ namespace kolo {
 
 class Device;
 class RuntimeState;
+struct TunedChoice;
 
 /// One rank's connection to its job, and the group of all ranks. Owns the engine thread. A process
 /// may have several, at once or in succession. Under mpirun, MPI is finalized when the process
@@ -67,6 +69,8 @@ class Runtime : public Group {
   const Options& options() const;
   /// Returns the link costs in force, as text for the option `link_costs`.
   std::string link_costs() const;
+  /// Returns the choices in force that `kolo-bench tune` found for jobs of this shape.
+  const std::vector<TunedChoice>& tuning() const;
   /// Returns the numeric address of this node for other nodes; empty if all ranks share a node.
   std::string network_address() const;
   /// Allocates memory for tensors that the other ranks of the node can read directly, so that

@@ -157,6 +157,7 @@ class RuntimeState {
   int rank() const { return connection_.transport->rank(); }
   const ProcessGrid& grid() const { return connection_.grid; }
   const LinkCosts& costs() const { return connection_.calibration.costs; }
+  const Tuning& tuning() const { return connection_.calibration.tuning; }
   const std::string& network_address() const { return connection_.network.address; }
   const Options& options() const { return options_; }
   const std::shared_ptr<Timeline>& timeline() const { return timeline_; }

@@ -95,7 +95,8 @@ CompileOptions compile_options(MemoryKind memory, const PlanInputs& inputs) {
       .network_takes_device_memory = on_device && inputs.device->network_takes_memory,
       .native_spans_nodes = on_device && inputs.device->native_spans_nodes,
       .native_in_nodes = on_device && inputs.device->native_in_nodes,
-      .link_costs = inputs.costs};
+      .link_costs = inputs.costs,
+      .tuning = inputs.tuning};
   if (options.chunk_bytes != kAutoBytes) result.chunk_bytes = options.chunk_bytes;
   return result;
 }
@@ -106,7 +107,7 @@ BucketRequest request_bucket(std::string name, const CollectiveSpec& spec,
   const CompileContext context{spec, layout, inputs.grid, options};
   Choice choice = choose(context);
   if (inputs.options.chunk_bytes == kAutoBytes) {
-    options.chunk_bytes = choice.algorithm->chunk_bytes(context);
+    options.chunk_bytes = choice.chunk_bytes(context);
   }
   return {.name = std::move(name),
           .layout = layout,

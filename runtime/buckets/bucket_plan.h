@@ -29,6 +29,7 @@ struct PlanInputs {
   const ProcessGrid& grid;
   const Options& options;
   const LinkCosts& costs;
+  const Tuning* tuning = nullptr;  ///< Replaces choices by cost; null: none.
   /// The parsed option `algorithm`.
   AlgorithmRequest algorithm = requested_algorithm(options, grid);
   std::optional<DeviceTraits> device = {};

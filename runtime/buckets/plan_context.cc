@@ -9,6 +9,7 @@ PlanInputs PlanContext::inputs() const {
                     .grid = grid,
                     .options = options,
                     .costs = costs,
+                    .tuning = tuning,
                     .algorithm = algorithm,
                     .cache_bytes = cache_bytes};
   if (streams != nullptr) {

@@ -24,6 +24,7 @@ struct PlanContext {
   CopyStreams* copies = nullptr;     ///< Null without a device.
   const Options& options;
   const LinkCosts& costs;
+  const Tuning* tuning = nullptr;  ///< As in `PlanInputs`.
   /// The parsed option `algorithm`.
   AlgorithmRequest algorithm = requested_algorithm(options, grid);
   std::size_t cache_bytes = last_level_cache_bytes();
@@ -36,7 +37,7 @@ struct PlanContext {
 bool fails_alike(const Error& error);
 
 /// Returns the target size of buckets in bytes, for a set with `bytes` bytes of gradients in
-/// `memory`: the option, or the size with the lowest predicted time.
+/// `memory`: the option, or the tuned size, or the size with the lowest predicted time.
 std::size_t fusion_bytes(const PlanContext& context, MemoryKind memory, std::size_t bytes);
 
 /// The `DevicePackerOptions` of a device bucket that depend on the operation.

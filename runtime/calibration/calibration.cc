@@ -27,6 +27,7 @@ constexpr std::string_view kPageKey = "private_page_us";
 
 // Keys in the exchange.
 constexpr const char* kRemembered = "remembered costs";
+constexpr const char* kTunedChoices = "tuned choices";
 constexpr const char* kFile = "calibration file";
 constexpr const char* kMeasured = "measured costs";
 constexpr const char* kStep = "times of a step, a read and a page";
@@ -136,11 +137,8 @@ Calibrator::Calibrator(int rank, const ProcessGrid& grid, std::span<const RankPl
     : rank_(rank), grid_(grid), places_(places), options_(options) {
   if (!measures()) return;
   known_.rank_cores = rank_cores(places_);
-  // On one node, choices do not change the bits of a sum, so each run may measure again.
-  const bool remembers = options.calibration_file != "auto" || grid.num_nodes() > 1;
   file_ = std::make_unique<CalibrationFile>(
-      rank == 0 && remembers ? calibration_path(options.calibration_file) : "",
-      job_shape(places, grid));
+      rank == 0 ? calibration_path(options.calibration_file) : "", job_shape(places, grid));
 }
 
 Calibrator::~Calibrator() = default;
@@ -155,11 +153,13 @@ Calibration Calibrator::defaults() const {
 
 void Calibrator::post(BatchedExchange& exchange) {
   if (!measures()) return;
-  const auto costs = file_->link_costs(std::chrono::system_clock::now());
-  if (costs) {
+  const auto now = std::chrono::system_clock::now();
+  const auto costs = file_->link_costs(now);  // Also logs what is wrong with the file.
+  if (costs && remembers_) {
     exchange.post(kRemembered, *costs);
     exchange.post(kFile, file_->path());
   }
+  if (options_.link_costs.empty()) exchange.post(kTunedChoices, file_->tuning(now));
 }
 
 bool Calibrator::shares_cores() const {
@@ -194,6 +194,13 @@ bool Calibrator::measure(BatchedExchange& exchange, Transport& transport,
 
 Calibration Calibrator::finish(BatchedExchange& exchange) {
   if (!measures()) return defaults();
+  Calibration result = known_or_measured(exchange);
+  result.tuning = parse_tuning(exchange.text_of_rank_0(kTunedChoices));
+  result.shape = file_->shape();
+  return result;
+}
+
+Calibration Calibrator::known_or_measured(BatchedExchange& exchange) {
   const std::string remembered = exchange.text_of_rank_0(kRemembered);
   if (!remembered.empty()) {
     return {.costs = parse_link_costs(options_.link_costs, parse_link_costs(remembered)),
@@ -205,7 +212,7 @@ Calibration Calibrator::finish(BatchedExchange& exchange) {
   const std::string costs = to_string(measured.costs);
   std::string source = fmt::format("measured in {} ms", exchange.text_of_rank_0(kTime));
   if (measured.doubt.empty()) {
-    file_->remember_link_costs(costs, std::chrono::system_clock::now());
+    if (remembers_) file_->remember_link_costs(costs, std::chrono::system_clock::now());
   } else {
     const std::string why = fmt::format(
         "samples disagree ({}), so the costs that they give are ignored", measured.doubt);
@@ -216,6 +223,7 @@ Calibration Calibrator::finish(BatchedExchange& exchange) {
     }
   }
   return {.costs = parse_link_costs(options_.link_costs, parse_link_costs(costs)),
+          .is_doubtful = !measured.doubt.empty(),
           .source = source};
 }
 

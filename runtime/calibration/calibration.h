@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "comm/algorithms/tuning.h"
 #include "comm/rendezvous/batched_exchange.h"
 #include "comm/transport/transport.h"
 #include "runtime/calibration/rank_place.h"
@@ -15,9 +16,12 @@ namespace kolo {
 
 class CalibrationFile;
 
-/// Link costs and their source.
+/// Link costs and their source, and choices by measurement.
 struct Calibration {
   LinkCosts costs;
+  Tuning tuning = {};
+  bool is_doubtful = false;  ///< Whether samples disagreed, as on a busy machine.
+  std::string shape = {};    ///< See `job_shape`; empty if nothing is measured.
   /// For display: "measured in 143 ms", "read from PATH" or "defaults".
   std::string source;
 };
@@ -28,6 +32,7 @@ struct Calibration {
 /// a cost disagree, as on a busy machine, the job uses the default of that cost, logs one warning,
 /// and saves no costs. Saved costs are used once two jobs in a row have measured them (see
 /// `confirms`). All ranks have the same costs. The option `link_costs` overrides single costs.
+/// Tuned choices come from the file, too, unless `link_costs` is set or costs are not measured.
 ///
 ///     Calibrator calibrator(...);     calibrator.post(exchange);
 ///     exchange.run();                 // the round in which networks exchange their addresses
@@ -55,6 +60,7 @@ class Calibrator {
 
  private:
   Calibration defaults() const;
+  Calibration known_or_measured(BatchedExchange& exchange);
   bool measures() const;
   /// Returns whether ranks of this node outnumber its cores.
   bool shares_cores() const;
@@ -63,7 +69,10 @@ class Calibrator {
   const ProcessGrid& grid_;
   const std::span<const RankPlace> places_;
   const Options& options_;
-  LinkCosts known_;                        // costs before any are measured
+  LinkCosts known_;  // costs before any are measured
+  /// Whether costs are kept for later jobs. On one node, choices do not change the bits of a sum,
+  /// so each run may measure again.
+  const bool remembers_ = options_.calibration_file != "auto" || grid_.num_nodes() > 1;
   std::unique_ptr<CalibrationFile> file_;  // null if costs are not measured
 };
 

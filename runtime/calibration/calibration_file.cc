@@ -22,17 +22,26 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "comm/base/error.h"
 #include "comm/base/log.h"
 #include "comm/base/unique_handle.h"
+#include "comm/schedule/collective_spec.h"
+#include "runtime/options/option_table.h"
 #include "runtime/options/version.h"
 #include "topology/link_costs.h"
 #include "topology/link_fit.h"
 
 namespace kolo {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TunedChoice, collective, in_place, bytes, algorithm, chunk_bytes,
+                                   fusion_bytes)
+
 namespace {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
+
+constexpr const char* kTunedShapes = "tuned";
 
 json empty_document() { return {{"kolo", kVersion}, {"shapes", json::object()}}; }
 
@@ -99,7 +108,7 @@ bool write_through(const std::string& path, std::string_view text) {
   return ::fsync(file.get()) == 0;
 }
 
-void store(const std::string& path, const json& document) {
+bool store(const std::string& path, const json& document) {
   const fs::path target(path);
   std::error_code error;
   if (target.has_parent_path()) fs::create_directories(target.parent_path(), error);
@@ -110,17 +119,19 @@ void store(const std::string& path, const json& document) {
     fs::remove(temporary, error);
     log::warn(fmt::format("cannot write {}", path));
   }
+  return is_written && !error;
 }
 
 std::int64_t seconds(CalibrationFile::Time time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
 }
 
-bool is_fresh(const json& entry, CalibrationFile::Time now) {
+bool is_fresh(const json& entry, CalibrationFile::Time now,
+              std::chrono::seconds expire = kCostsExpire) {
   if (!entry.is_object() || !entry.contains("measured_at")) return false;
   if (!entry["measured_at"].is_number_integer()) return false;
   const std::int64_t age = seconds(now) - entry["measured_at"].get<std::int64_t>();
-  return age >= 0 && age < std::chrono::seconds(kCostsExpire).count();
+  return age >= 0 && age < expire.count();
 }
 
 bool is_confirmed(const json& entry) { return entry.value("confirmed", false); }
@@ -141,6 +152,20 @@ json entry_after(const json& former, const std::string& link_costs, CalibrationF
 }
 
 }  // namespace
+
+std::string to_text(const Tuning& tuning) { return json(tuning).dump(); }
+
+Tuning parse_tuning(const std::string& text) {
+  if (text.empty()) return {};
+  const auto tuning = json::parse(text).get<Tuning>();
+  for (const TunedChoice& each : tuning) {
+    if (!each.collective.empty()) parse_collective_kind(each.collective);
+    validated({.fusion_bytes = each.fusion_bytes,
+               .algorithm = each.algorithm.empty() ? "auto" : each.algorithm,
+               .chunk_bytes = each.chunk_bytes > 0 ? each.chunk_bytes : kAutoBytes});
+  }
+  return tuning;
+}
 
 CalibrationFile::CalibrationFile(std::string path, std::string shape)
     : path_(std::move(path)), shape_(std::move(shape)) {}
@@ -182,6 +207,36 @@ void CalibrationFile::remember_link_costs(const std::string& link_costs, Time no
   }
   shapes[shape_] = entry_after(shapes[shape_], link_costs, now);
   store(path_, loaded.document);
+}
+
+std::string CalibrationFile::tuning(Time now) const {
+  if (path_.empty()) return {};
+  const json tuned = load(path_).document.value(kTunedShapes, json::object());
+  const auto entry = tuned.find(shape_);
+  if (entry == tuned.end()) {
+    if (!tuned.empty()) log::info(fmt::format("{} is tuned for other jobs, not {}", path_, shape_));
+    return {};
+  }
+  std::string why = fmt::format("not of the last {} days", kTuningExpires.count());
+  try {
+    std::string text = entry->at("choices").dump();
+    parse_tuning(text);
+    if (is_fresh(*entry, now, kTuningExpires)) return text;
+  } catch (const std::exception& e) {
+    why = e.what();
+  }
+  log::warn(fmt::format("{}: ignoring what kolo-bench tune found for {}: {}", path_, shape_, why));
+  return {};
+}
+
+void CalibrationFile::remember_tuning(const Tuning& tuning, Time now) {
+  json document = load(path_).document;
+  json& tuned = document[kTunedShapes];
+  if (!tuned.is_object()) tuned = json::object();
+  tuned[shape_] = {{"choices", tuning}, {"measured_at", seconds(now)}};
+  if (path_.empty() || !load(path_).is_own || !store(path_, document)) {
+    throw KoloError({.code = ErrorCode::kIo, .what = fmt::format("cannot write '{}'", path_)});
+  }
 }
 
 std::string calibration_path(const std::string& option) {

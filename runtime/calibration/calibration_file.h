@@ -4,18 +4,28 @@
 #include <optional>
 #include <string>
 
+#include "comm/algorithms/tuning.h"
+
 namespace kolo {
 
 /// Age after which saved costs are measured again. It is long enough that equal jobs of one day
 /// make equal choices and give equal bits, and short enough that after a change of a link the
 /// choices are worse for some hours at most.
 inline constexpr std::chrono::hours kCostsExpire{24};
+/// Age after which tuned choices are ignored, because drivers and kernels change.
+inline constexpr std::chrono::days kTuningExpires{90};
 
-/// The file that keeps link costs between runs, by job shape. It contains one JSON object. Writers
-/// replace the whole file, so readers never see a partial one:
+/// Converts choices to JSON and back; an empty text has none. Values have the limits of options.
+/// Errors: a std::exception that says what is wrong.
+std::string to_text(const Tuning& tuning);
+Tuning parse_tuning(const std::string& text);
+
+/// The file that keeps link costs and tuned choices between runs, by job shape. It contains one
+/// JSON object. Writers replace the whole file, so readers never see a partial one:
 ///
 ///   {"kolo": VERSION,
-///    "shapes": {SHAPE: {"link_costs": TEXT, "measured_at": SECONDS, "confirmed": BOOL}}}
+///    "shapes": {SHAPE: {"link_costs": TEXT, "measured_at": SECONDS, "confirmed": BOOL}},
+///    "tuned": {SHAPE: {"choices": [...], "measured_at": SECONDS}}}
 ///
 /// SECONDS count from 1970. Costs are confirmed once two jobs in a row have measured them; costs
 /// measured on a busy machine would otherwise mislead all jobs of a day. A file that is missing,
@@ -38,7 +48,14 @@ class CalibrationFile {
   /// For each cost the less disturbed value is kept. Removes expired costs of all shapes.
   void remember_link_costs(const std::string& link_costs, Time now);
 
+  /// Returns the tuned choices as text for `parse_tuning`; empty if there are none, or if they have
+  /// expired at `now` or are later than `now`. Says in the log why it ignores choices.
+  std::string tuning(Time now) const;
+  /// Replaces the tuned choices of this shape by choices measured at `now`. Errors: KoloError(kIo).
+  void remember_tuning(const Tuning& tuning, Time now);
+
   const std::string& path() const { return path_; }
+  const std::string& shape() const { return shape_; }
 
  private:
   const std::string path_;

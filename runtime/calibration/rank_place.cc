@@ -78,7 +78,7 @@ std::string job_shape(std::span<const RankPlace> places, const ProcessGrid& grid
   std::string identity;
   for (int node = 0; node < grid.num_nodes(); ++node) {
     const std::vector<int>& ranks = grid.ranks_of_node(node);
-    identity += fmt::format("{}\n{}\n{} {}\n", grid.node_id(node),
+    identity += fmt::format("{}\n{}\n{} {}\n", short_node_name(grid.node_id(node)),
                             places[static_cast<std::size_t>(ranks.front())].links, ranks.size(),
                             cores_together(places, ranks));
   }

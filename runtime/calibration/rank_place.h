@@ -26,8 +26,8 @@ CoreSharers core_sharers(std::span<const RankPlace> places, const ProcessGrid& g
 /// Returns the cores per rank on the fullest machine, at most one.
 double rank_cores(std::span<const RankPlace> places);
 
-/// Identifies the hardware of a job: the machine of each node, its links, and its numbers of ranks
-/// and cores. Costs are valid for all jobs of equal shape.
+/// Identifies the hardware of a job: the name of each node, its links, and its numbers of ranks and
+/// cores. Costs are valid for all jobs of equal shape.
 std::string job_shape(std::span<const RankPlace> places, const ProcessGrid& grid);
 
 }  // namespace kolo

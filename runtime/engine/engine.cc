@@ -90,7 +90,9 @@ Engine::Engine(Transport& transport, const ProcessGrid& grid, EngineClocks clock
                .streams = streams_ ? &*streams_ : nullptr,
                .copies = copies_ ? &*copies_ : nullptr,
                .options = options_,
-               .costs = calibration_.costs},
+               .costs = calibration_.costs,
+               // A group has other links than the job, for which the choices were tuned.
+               .tuning = role.group.empty() ? &calibration_.tuning : nullptr},
       activity_(role.pulse),
       runner_(coordinator_, executor_, buckets_, activity_),
       operations_(coordinator_, context_, runner_, activity_,

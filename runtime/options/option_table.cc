@@ -211,8 +211,10 @@ const std::vector<OptionEntry>& option_table() {
                   &Options::calibrate, true, check_switch),
       text_option(
           "calibration_file", "PATH",
-          "file that keeps measured link costs for later jobs of this shape, for 24 hours; "
-          "auto: below $XDG_CACHE_HOME or ~/.cache, only for jobs across nodes; empty: none",
+          "file that keeps measured link costs for later jobs of this shape, for 24 hours, and the "
+          "choices of kolo-bench tune; auto: below $XDG_CACHE_HOME or ~/.cache, costs only for "
+          "jobs "
+          "across nodes; empty: none",
           &Options::calibration_file, false, check_path),
       option(
           "wire_dtype", "DTYPE",

@@ -35,8 +35,9 @@ struct Options {
   std::string link_costs = {};
   /// "on" measures link costs at start, for up to 200 ms; "off" uses the defaults.
   std::string calibrate = "on";
-  /// Path of the file that keeps measured costs for jobs of this shape, for 24 hours. Empty means
-  /// no file. "auto" means a file below $XDG_CACHE_HOME or ~/.cache, only for jobs across nodes,
+  /// Path of the file that keeps measured costs for jobs of this shape, for 24 hours, and the
+  /// choices of `kolo-bench tune`, which count where options are "auto". Empty means no file.
+  /// "auto" means a file below $XDG_CACHE_HOME or ~/.cache, for costs only of jobs across nodes,
   /// because only there can costs change the bits of sums.
   std::string calibration_file = "auto";
   /// Device of gradients of kind kDevice: "cpu" (there are none), "cuda" (the GPU whose index is

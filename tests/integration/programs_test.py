@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import unittest.mock
 import xml.etree.ElementTree
@@ -149,6 +150,93 @@ class Programs(unittest.TestCase):
             (row,) = json.loads(out.read_text())
             self.assertEqual((row["collective"], set(row["forced"])), (collective, names))
             self.assertIn(row["chosen"], names)
+
+    def tune(self, *options, nodes, path):
+        """Tunes in short form. Returns the name of the job in the file, the rows, and whether the machine was busy."""
+        out = self.folder / "rows.json"
+        outcome = launch("kolo-bench", "tune", "--sizes", "64K", "--seconds", 0.01, "--calibration-file", path,
+                         "--json", out, *options, nodes=nodes)  # fmt: skip
+        self.assertIn(outcome.returncode, (0, 75), outcome.stderr + outcome.stdout)
+        rows = json.loads(out.read_text())
+        outcomes = {row["outcome"] for row in rows}
+        busy = outcome.returncode == 75
+        self.assertEqual(busy, "the machine is busy: " in outcome.stderr)
+        self.assertLessEqual(outcomes, {"kept", "not faster", "busy"} if busy else {"kept", "not faster"})
+        if not busy:
+            sums = [("all-reduce", memory) for memory in ("user", "arena")]
+            self.assertLessEqual(set(sums), {(row["collective"], row["memory"]) for row in rows})
+            self.assertEqual("broadcast" in {row["collective"] for row in rows}, nodes > 1)
+        return re.search(r"us: (\d ranks on \d nodes, \w+)\n", outcome.stdout)[1], rows, busy
+
+    def shape(self, nodes):
+        """Returns the name of a job of two ranks in the file, and sees that a dry run writes none."""
+        path = self.folder / "nothing"
+        shape, _, _ = self.tune("--dry-run", nodes=nodes, path=path)
+        self.assertFalse(path.exists())
+        return shape
+
+    def tuned_file(self, path, shape, *choices):
+        """Writes what tuning would have kept. Timings decide what it keeps, and they may differ in every run."""
+        whole = {"in_place": False, "algorithm": "", "chunk_bytes": 0, "fusion_bytes": 0, "collective": ""}
+        version = launch("kolo-bench", "--version", ranks=1).stdout.split()[1]
+        tuned = {shape: {"choices": [{**whole, **choice} for choice in choices], "measured_at": int(time.time()) - 9}}
+        path.write_text(json.dumps({"kolo": version, "shapes": {}, "tuned": tuned}))
+
+    def test_tune_keeps_what_is_faster_and_nothing_of_a_busy_machine(self):
+        path = self.folder / "calibration.json"
+        for nodes in (0, 2):
+            path.unlink(missing_ok=True)
+            shape, rows, busy = self.tune(nodes=nodes, path=path)
+            self.assertEqual(path.exists(), not busy)
+            kept = [row["best"] for row in rows if row["outcome"] == "kept"]
+            if not busy:
+                self.assertEqual(json.loads(path.read_text())["tuned"][shape]["choices"], kept)
+
+    def test_the_next_job_takes_what_was_tuned_unless_an_option_says_otherwise(self):
+        path, out = self.folder / "calibration.json", self.folder / "rows.json"
+        for collective, nodes, algorithms in (("all-reduce", 0, ("flat", "direct")), ("broadcast", 2, ("tree", "ring"))):
+            shape = self.shape(nodes=nodes)
+
+            def algorithm_of(*options, ranks=2):
+                outcome = self.succeed("kolo-bench", collective, "--sizes", "64K", "--iterations", 5, "--json", out,
+                                       "--calibration-file", path, *options, ranks=ranks, nodes=nodes)  # fmt: skip
+                (row,) = json.loads(out.read_text())
+                self.assertEqual(row["wrong"], 0)
+                return row["algorithm"], outcome.stderr
+
+            memory = ("--memory", "user") if collective == "all-reduce" else ()
+            for tuned in algorithms:
+                self.tuned_file(path, shape, {"collective": collective, "bytes": 65536, "algorithm": tuned})
+                self.assertEqual(algorithm_of(*memory)[0], tuned)
+                for other in algorithms:
+                    self.assertEqual(algorithm_of(*memory, "--algorithm", other)[0], other)
+            with unittest.mock.patch.dict(os.environ, {"KOLO_LOG_LEVEL": "info"}):
+                self.assertIn("is tuned for other jobs", algorithm_of(*memory, ranks=3)[1])
+            self.tuned_file(path, shape, {"collective": collective, "bytes": 65536, "algorithm": "trie"})
+            self.assertIn("ignoring what kolo-bench tune found for " + shape, algorithm_of(*memory)[1])
+
+    def test_training_says_that_its_buckets_are_tuned(self):
+        path, out = self.folder / "calibration.json", self.folder / "run.json"
+        shape = self.shape(nodes=0)
+        for tuned in ("flat", "direct"):
+            for fusion in (65536, 131072):
+                self.tuned_file(path, shape, *({"collective": "all-reduce", "in_place": True, "bytes": 4**size,
+                                                "algorithm": tuned} for size in range(2, 13)),
+                                *({"bytes": 4**size, "fusion_bytes": fusion} for size in range(8, 13)))  # fmt: skip
+                text = self.succeed("kolo-train", "--model", "gpt", "--data", self.text, "--layers", 1, "--width", 64,
+                                    "--context", 32, "--steps", 2, "--json", out, "--calibration-file", path).stdout  # fmt: skip
+                self.assertIn(f"gradients: {tuned}: tuned; ", text)
+                self.assertEqual(json.loads(out.read_text())["fusion_bytes"], fusion)
+
+    def test_tune_refuses_what_it_would_replace(self):
+        for variable in ("KOLO_ALGORITHM=ring", "KOLO_LINK_COSTS=step_us=1", "KOLO_REPRODUCIBLE=on"):
+            name, _, value = variable.partition("=")
+            with unittest.mock.patch.dict(os.environ, {name: value}):
+                refused = launch("kolo-bench", "tune", ranks=1)
+            self.assertEqual(refused.returncode, 78, refused.stderr)
+            self.assertIn("unset " + name, refused.stderr)
+        self.assertEqual(launch("kolo-bench", "tune", ranks=1).returncode, 78)
+        self.assertEqual(launch("kolo-bench", "tune", "--chunk-bytes", "64K", ranks=1).returncode, 64)
 
     def test_bench_measures_sparse_rows_beside_an_all_reduce_of_the_table(self):
         peers = self.peers()

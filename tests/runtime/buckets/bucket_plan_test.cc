@@ -79,6 +79,88 @@ TEST_F(BucketPlanTest, ResultsGoPastACacheThatIsFarTooSmall) {
   EXPECT_TRUE(cache_is(32'000, CollectiveSpec::reduce(0, 3, 3000), true));
 }
 
+class TunedPlanTest : public BucketPlanTest {
+ protected:
+  TunedPlanTest() { options_ = {}; }
+
+  /// Requests a sum of `bytes` bytes.
+  BucketRequest request(std::size_t bytes, BucketLayout layout = {}) const {
+    layout.count = bytes / size_of(layout.dtype);
+    PlanInputs with_tuning = inputs();
+    with_tuning.tuning = &tuning_;
+    return request_bucket("weights", CollectiveSpec::all_reduce(grid_.world_size()), layout,
+                          with_tuning);
+  }
+  bool is_tuned(std::size_t bytes, const BucketLayout& layout = {}) const {
+    return request(bytes, layout).reason.starts_with("tree: tuned; ");
+  }
+
+  static constexpr std::size_t kBytes = std::size_t{1} << 20;
+  Tuning tuning_ = {{.collective = "all-reduce",
+                     .in_place = true,
+                     .bytes = kBytes,
+                     .algorithm = "tree",
+                     .chunk_bytes = kBytes / 16}};
+};
+
+TEST_F(TunedPlanTest, ATunedAlgorithmServesItsClassOfSizes) {
+  ASSERT_FALSE(inputs().tuning);
+  EXPECT_EQ(request(kBytes).compile(0).algorithm, "tree");
+  EXPECT_TRUE(is_tuned(kBytes));
+  EXPECT_TRUE(is_tuned(kBytes / 2));
+  EXPECT_TRUE(is_tuned(2 * kBytes - 4));
+  EXPECT_FALSE(is_tuned(kBytes / 2 - 4));
+  EXPECT_FALSE(is_tuned(2 * kBytes));
+}
+
+TEST_F(TunedPlanTest, WhatWasNotMeasuredIsNotTuned) {
+  EXPECT_FALSE(is_tuned(kBytes, {.placement = Placement::kUser}));
+  EXPECT_FALSE(is_tuned(kBytes, {.placement = Placement::kStaged}));
+  EXPECT_FALSE(is_tuned(kBytes, {.dtype = DType::kBFloat16}));
+  EXPECT_TRUE(is_tuned(kBytes, {.dtype = DType::kInt64}));
+  tuning_.front().collective = "broadcast";
+  EXPECT_FALSE(is_tuned(kBytes));
+  tuning_.front() = {.in_place = true, .bytes = kBytes, .fusion_bytes = kBytes};
+  EXPECT_FALSE(is_tuned(kBytes));
+}
+
+// "auto" never takes "native" in host memory, nor an algorithm that it does not know.
+TEST_F(TunedPlanTest, WhatAutoDoesNotConsiderIsIgnored) {
+  const std::string untuned = BucketPlanTest::inputs().options.algorithm;
+  EXPECT_EQ(untuned, "auto");
+  for (const char* name : {"native", "hierarchical", "bruck", "tree;ring"}) {
+    tuning_.front().algorithm = name;
+    EXPECT_THAT(request(kBytes).reason, testing::Not(HasSubstr("tuned"))) << name;
+  }
+}
+
+TEST_F(TunedPlanTest, OptionsCountMore) {
+  const auto chunks = [&] { return request(kBytes).compile(0).steps.size(); };
+  const std::size_t tuned = chunks();
+  options_.chunk_bytes = kBytes;
+  EXPECT_TRUE(is_tuned(kBytes));
+  EXPECT_LT(chunks(), tuned);
+  options_.algorithm = "ring";
+  EXPECT_EQ(request(kBytes).reason, "ring: asked for");
+  options_ = {.algorithm = "all-reduce:auto;ring"};
+  EXPECT_TRUE(is_tuned(kBytes));
+}
+
+TEST_F(TunedPlanTest, ATunedBucketSizeServesGradientsOfItsClass) {
+  tuning_ = {{.in_place = true, .bytes = kBytes, .fusion_bytes = 12'345}};
+  CompileOptions options{.tuning = &tuning_};
+  const auto bucket = [&](std::size_t bytes, MemoryKind memory) {
+    return cheapest_bucket_bytes(bytes, memory, grid_, options);
+  };
+  EXPECT_EQ(bucket(kBytes, MemoryKind::kHost), 12'345u);
+  EXPECT_NE(bucket(2 * kBytes, MemoryKind::kHost), 12'345u);
+  // A tuned algorithm alone does not change the size of buckets.
+  tuning_ = {{.collective = "all-reduce", .in_place = true, .bytes = 65536, .algorithm = "direct"}};
+  const std::size_t tuned = bucket(64 * kBytes, MemoryKind::kHost);
+  options.tuning = nullptr;
+  EXPECT_EQ(tuned, bucket(64 * kBytes, MemoryKind::kHost));
+}
+
 // A ring would refuse to sum these elements.
 TEST_F(BucketPlanTest, AGatherOf16BitNumbersTakesNoAlgorithm) {
   const CollectiveSpec spec = CollectiveSpec::all_gather(std::vector<std::size_t>{10, 20, 30});

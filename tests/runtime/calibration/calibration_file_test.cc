@@ -1,5 +1,6 @@
 #include "runtime/calibration/calibration_file.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -7,9 +8,12 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "runtime/options/version.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/thrown_error.h"
 #include "topology/link_costs.h"
 
 namespace kolo {
@@ -177,6 +181,92 @@ TEST_F(CalibrationFileTest, AFileThatCannotBeWrittenIsNoError) {
   CalibrationFile impossible(below_a_file, "2 ranks");
   impossible.remember_link_costs(kCosts, kNow);
   EXPECT_EQ(impossible.link_costs(kNow), std::nullopt);
+}
+
+const Tuning kTuning = {
+    {.collective = "all-reduce", .in_place = true, .bytes = 65536, .algorithm = "ring"},
+    {.collective = "broadcast", .bytes = 4096, .algorithm = "tree", .chunk_bytes = 2048},
+    {.in_place = true, .bytes = 1U << 24, .fusion_bytes = 1U << 22}};
+
+TEST_F(CalibrationFileTest, RemembersTuningByShape) {
+  EXPECT_EQ(file().tuning(kNow), "");
+  file().remember_tuning(kTuning, kNow);
+  file("4 ranks").remember_tuning({}, kNow);
+  EXPECT_EQ(file().tuning(kNow), to_text(kTuning));
+  EXPECT_EQ(file("4 ranks").tuning(kNow), "[]");
+  EXPECT_EQ(file("8 ranks").tuning(kNow), "");
+  const Tuning read = parse_tuning(file().tuning(kNow));
+  ASSERT_EQ(read.size(), kTuning.size());
+  EXPECT_EQ(read[1].collective, "broadcast");
+  EXPECT_EQ(read[1].algorithm, "tree");
+  EXPECT_EQ(read[1].chunk_bytes, 2048u);
+  EXPECT_TRUE(read[2].in_place);
+  EXPECT_EQ(read[2].fusion_bytes, 1U << 22);
+  file().remember_tuning({kTuning[1]}, kNow);
+  EXPECT_EQ(file().tuning(kNow), to_text({kTuning[1]}));
+}
+
+TEST_F(CalibrationFileTest, CostsAndTuningDoNotReplaceEachOther) {
+  remember(kCosts, kNow);
+  file().remember_tuning(kTuning, kNow);
+  EXPECT_EQ(costs_of(file().link_costs(kNow)), costs_of(kCosts));
+  remember(kCosts, kNow + kCostsExpire);
+  EXPECT_EQ(file().tuning(kNow + kCostsExpire), to_text(kTuning));
+}
+
+TEST_F(CalibrationFileTest, TuningExpires) {
+  file().remember_tuning(kTuning, kNow);
+  const auto second = std::chrono::seconds(1);
+  EXPECT_EQ(file().tuning(kNow + kTuningExpires - second), to_text(kTuning));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(file().tuning(kNow + kTuningExpires), "");
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      testing::HasSubstr("ignoring what kolo-bench tune found for 2 ranks: not of the last"));
+  EXPECT_EQ(file().tuning(kNow - second), "") << "a clock was set back";
+}
+
+TEST_F(CalibrationFileTest, DamagedTuningIsIgnoredAndReplaced) {
+  file().remember_tuning(kTuning, kNow);
+  const std::string good = text();
+  const auto replaced = [&](const std::string& from, const std::string& to) {
+    std::string bad = good;
+    const std::size_t at = bad.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return bad.replace(at, from.size(), to);
+  };
+  for (const auto& [bad, why] : std::vector<std::pair<std::string, std::string>>{
+           {replaced("\"tree\"", "\"trie\""), "algorithm 'trie'"},
+           {replaced("\"broadcast\"", "\"narrowcast\""), "collective"},
+           {replaced("2048", "281474976710656"), "chunk_bytes"},
+           {replaced("4194304", "281474976710656"), "fusion_bytes"},
+           {replaced("\"choices\"", "\"choises\""), "choices"},
+           {replaced("65536", "\"many\""), "type"},
+           {replaced("\"tuned\": {", "\"tuned\": {\"2 ranks\": 7, \"old\": {"), ""}}) {
+    SCOPED_TRACE(bad);
+    write(bad);
+    testing::internal::CaptureStderr();
+    const std::string found = file().tuning(kNow);
+    const std::string log = testing::internal::GetCapturedStderr();
+    if (!why.empty()) {
+      EXPECT_EQ(found, "");
+      EXPECT_THAT(log, testing::HasSubstr("ignoring what kolo-bench tune found for 2 ranks: "));
+      EXPECT_THAT(log, testing::HasSubstr(why));
+    }
+    file().remember_tuning(kTuning, kNow);
+    EXPECT_EQ(file().tuning(kNow), to_text(kTuning));
+  }
+}
+
+TEST_F(CalibrationFileTest, TuningThatCannotBeWrittenIsAnError) {
+  write("root:x:0:0:root:/root:/bin/bash\n");
+  for (const std::string& impossible : {std::string(), path(), path() + "/below"}) {
+    CalibrationFile none(impossible, "2 ranks");
+    const Error error = test::thrown_error([&] { none.remember_tuning(kTuning, kNow); });
+    EXPECT_EQ(error.code, ErrorCode::kIo);
+    EXPECT_EQ(error.what, "cannot write '" + impossible + "'");
+  }
+  EXPECT_EQ(text(), "root:x:0:0:root:/root:/bin/bash\n");
 }
 
 TEST(CalibrationPath, FollowsTheEnvironment) {

@@ -179,6 +179,39 @@ TEST_F(CalibrationInAFile, DoesNotCountBeforeASecondJobConfirmsIt) {
   EXPECT_EQ(to_string(third.costs), to_string(parse_link_costs(*confirmed)));
 }
 
+TEST_F(CalibrationInAFile, AllRanksTakeWhatWasTunedForTheirShape) {
+  const Tuning tuning = {{.collective = "broadcast", .bytes = 4096, .algorithm = "tree"}};
+  for (const std::vector<int>& sizes : std::vector<std::vector<int>>{{2}, {2, 1}}) {
+    CalibrationFile(path_, shape_of(sizes)).remember_tuning(tuning, now_);
+    Job job(ProcessGrid::with_node_sizes(sizes));
+    for (const Calibration& each : job.calibrate_all({.calibration_file = path_})) {
+      EXPECT_EQ(to_text(each.tuning), to_text(tuning));
+      EXPECT_EQ(each.shape, shape_of(sizes));
+    }
+  }
+  EXPECT_TRUE(calibrate_job({3}, {.calibration_file = path_}).tuning.empty());
+}
+
+TEST_F(CalibrationInAFile, TuningIsNotForJobsWhoseUserSetsOrForbidsCosts) {
+  CalibrationFile(path_, shape_of({2})).remember_tuning({{.bytes = 4}}, now_);
+  EXPECT_EQ(calibrate_job({2}, {.calibration_file = path_}).tuning.size(), 1u);
+  for (const Options& options : {Options{.link_costs = "step_us=1", .calibration_file = path_},
+                                 Options{.calibrate = "off", .calibration_file = path_},
+                                 Options{.reproducible = true, .calibration_file = path_},
+                                 Options{.calibration_file = {}}}) {
+    EXPECT_TRUE(calibrate_job({2}, options).tuning.empty());
+  }
+}
+
+// Costs are remembered on several nodes only, tuned choices everywhere.
+TEST(Calibration, ATunedNodeNeedsNoPath) {
+  const test::TemporaryDirectory cache;
+  ::setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
+  CalibrationFile file(calibration_path("auto"), shape_of({2}));
+  file.remember_tuning({{.bytes = 4}}, std::chrono::system_clock::now());
+  EXPECT_EQ(calibrate_job({2}, {}).tuning.size(), 1u);
+}
+
 TEST(Calibration, NoTimeMeansOneSampleOfEachKind) {
   Job job(ProcessGrid::with_node_sizes({3, 1}));
   test::run_ranks(4, [&](const test::RankRun& run) {
