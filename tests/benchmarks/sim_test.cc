@@ -277,7 +277,7 @@ TEST(SimSparse, OneNodeStandsForAll) {
   }
 }
 
-TEST(SimStep, TopKPaysOnSlowLinksOnly) {
+TEST(SimStep, CodecsPayOnSlowLinksOnly) {
   const auto step_us = [](double bytes_per_us, const std::string& compression) {
     ClusterSpec spec{.nodes = 8, .placement = Placement::kUser};
     spec.costs.links.network.bytes_per_us = bytes_per_us;
@@ -285,12 +285,14 @@ TEST(SimStep, TopKPaysOnSlowLinksOnly) {
     StepSpec step = step_of("resnet50");
     step.compression = compression;
     const StepTimes times = predict_step(cluster, step);
-    EXPECT_EQ(times.sparse_buckets > 0, compression.starts_with("topk")) << compression;
+    EXPECT_EQ(times.sparse_buckets > 0, compression.ends_with(')')) << compression;
     return times.step_us;
   };
   EXPECT_LT(5 * step_us(120, "topk(0.01)"), step_us(120, "none"));
+  EXPECT_LT(5 * step_us(120, "powersgd(4)"), step_us(120, "none"));
   EXPECT_LT(1.8 * step_us(120, "fp16"), step_us(120, "none"));
   EXPECT_GT(step_us(50'000, "topk(0.01)"), step_us(50'000, "none"));
+  EXPECT_GT(step_us(50'000, "powersgd(4)"), step_us(50'000, "none"));
 }
 
 TEST(SimStep, AChoiceIsExplained) {
