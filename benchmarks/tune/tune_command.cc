@@ -42,13 +42,13 @@ struct TuneOptions {
   std::string json = {};
 };
 
-/// Measures the links as a job does at its start, several times on a busy machine.
-Calibration measure_links(Options options) {
+/// Measures the links as a job does at its start, until the machine is quiet.
+Calibration measure_links(Options options, int attempts) {
   options.calibration_file.clear();
   const auto rendezvous = rendezvous_from_environment(options.connect_timeout);
   Calibration found;
   found.is_doubtful = true;
-  for (int attempt = 0; found.is_doubtful && attempt < kMostAttempts; ++attempt) {
+  for (int attempt = 0; found.is_doubtful && attempt < attempts; ++attempt) {
     const Connection connection = connect(*rendezvous, options);
     found = connection.calibration;
     rendezvous->all_gather("");
@@ -68,7 +68,7 @@ class Tuner {
  public:
   explicit Tuner(const TuneOptions& options)
       : options_(options),
-        links_(measure_links(options.runtime)),
+        links_(measure_links(options.runtime, kMostAttempts)),
         plain_(untuned(options.runtime, links_)),
         runtime_(Runtime::from_environment(plain_)),
         prices_(runtime_),
@@ -180,7 +180,9 @@ class Tuner {
     const auto measure_in_turns = [&](const std::vector<std::size_t>& tried) {
       std::deque<Runtime> runtimes;
       std::vector<decltype(make(runtime_))> systems;
-      systems.push_back(make(runtime_));
+      // The untuned runtime is as young as the others: memory that was used before differs in
+      // speed.
+      systems.push_back(make(runtimes.emplace_back(Runtime::from_environment(plain_))));
       for (const std::size_t i : tried) {
         systems.push_back(make(runtimes.emplace_back(Runtime::from_environment(candidates[i]))));
       }
@@ -190,7 +192,7 @@ class Tuner {
       return trial;
     };
     const Verdict verdict = find_better(candidates.size(), measure_in_turns, [&] {
-      const Calibration now = measure_links(options_.runtime);
+      const Calibration now = measure_links(options_.runtime, 1);
       return !now.is_doubtful && confirms(now.costs, links_.costs);
     });
     const Options& best = candidates[verdict.best];
