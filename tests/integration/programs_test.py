@@ -162,10 +162,11 @@ class Programs(unittest.TestCase):
         busy = outcome.returncode == 75
         self.assertEqual(busy, "the machine is busy: " in outcome.stderr)
         self.assertLessEqual(outcomes, {"kept", "not faster", "busy"} if busy else {"kept", "not faster"})
-        if not busy:
-            sums = [("all-reduce", memory) for memory in ("user", "arena")]
-            self.assertLessEqual(set(sums), {(row["collective"], row["memory"]) for row in rows})
-            self.assertEqual("broadcast" in {row["collective"] for row in rows}, nodes > 1)
+        for row in rows:  # which algorithms are tried, and so which rows there are, depends on measured links
+            self.assertEqual((row["size"], row["best"]["bytes"], row["best"]["collective"]), (65536, 65536, row["collective"]))
+            self.assertIn(row["attempts"], range(1, 4))
+            if row["outcome"] == "kept":
+                self.assertGreaterEqual(row["low"], 1.05)
         return re.search(r"us: (\d ranks on \d nodes, \w+)\n", outcome.stdout)[1], rows, busy
 
     def shape(self, nodes):
