@@ -94,6 +94,25 @@ TEST_P(DeviceConformance, AStreamWaitsForTheOther) {
   EXPECT_EQ(download<std::int32_t>(target), sent);
 }
 
+TEST_P(DeviceConformance, MemoryFromTheStreamsPoolIsUsedInItsOrder) {
+  const auto sent = numbers(5000);
+  const DeviceMemory source = upload(sent);
+  const DeviceMemory target = upload(numbers(sent.size(), -9999));
+  const auto pool = device().make_stream(), other = device().make_stream();
+  const auto allocated = device().make_event();
+  DeviceMemory middle = device().allocate_on(*pool, source.bytes());
+  EXPECT_EQ(middle.kind(), MemoryKind::kDevice);
+  EXPECT_EQ(device().problem_with(middle.data(), middle.bytes()), "");
+  pool->record(*allocated);
+  other->wait(*allocated);
+  other->copy(view(middle), view(source));
+  other->copy(view(target), view(middle));
+  finish(*other);
+  middle = {};
+  finish(*pool);
+  EXPECT_EQ(download<std::int32_t>(target), sent);
+}
+
 TEST_P(DeviceConformance, AWaitIsForWhatWasRecordedBeforeIt) {
   const auto event = device().make_event(), waited = device().make_event();
   const auto held = device().make_stream(), idle = device().make_stream();

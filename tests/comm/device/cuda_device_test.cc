@@ -2,7 +2,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/conformance/device_conformance_tests.h"
 
@@ -137,6 +139,40 @@ TEST_F(CudaDeviceTest, AStreamThatIsBeingCapturedIsRefusedAndItsCaptureGoesOn) {
   device.record(callers, *event);
   while (!event->done()) std::this_thread::yield();
   EXPECT_EQ(cudaStreamDestroy(native), cudaSuccess);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+TEST_F(CudaDeviceTest, ACaptureOfAnotherThreadGoesOn) {
+  CudaUnderTest under_test;
+  Device& device = under_test.device();
+  cudaStream_t native = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeGlobal), cudaSuccess);
+  std::thread([&] {
+    const auto stream = device.make_stream();
+    const auto event = device.make_event();
+    const DeviceMemory pinned = device.allocate(64, MemoryKind::kPinned);
+    const DeviceMemory memory = device.allocate(64, MemoryKind::kDevice);
+    const DeviceMemory pooled = device.allocate_on(*stream, 64);
+    stream->copy({memory.data(), 64, DType::kUInt8, MemoryKind::kDevice},
+                 {pinned.data(), 64, DType::kUInt8, MemoryKind::kPinned});
+    stream->record(*event);
+    while (!event->done()) std::this_thread::yield();
+  }).join();
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess);
+  cudaGraphDestroy(graph);
+  EXPECT_EQ(cudaStreamDestroy(native), cudaSuccess);
+}
+
+TEST_F(CudaDeviceTest, HostMemoryIsNotOfTheDevice) {
+  CudaDevice device(0);
+  const DeviceMemory memory = device.allocate(64, MemoryKind::kDevice);
+  const DeviceMemory pinned = device.allocate(64, MemoryKind::kPinned);
+  const std::vector<float> ordinary(16);
+  EXPECT_EQ(device.problem_with(memory.data() + 63, 1), "");
+  EXPECT_TRUE(device.problem_with(pinned.data(), 64).starts_with("pinned host memory"));
+  EXPECT_TRUE(device.problem_with(ordinary.data(), 64).starts_with("memory of no device"));
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 

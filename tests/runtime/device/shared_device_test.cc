@@ -1,5 +1,5 @@
 // Tests what several groups of ranks share on one device: its hardware queues, and the
-// communicators that move the buckets.
+// communicators that move the buckets. Memory of another device is refused.
 
 #include <memory>
 #include <stdexcept>
@@ -18,7 +18,7 @@ namespace kolo::test {
 namespace {
 
 constexpr std::size_t kGroups = 7;
-constexpr std::size_t kElements = 50;
+constexpr std::size_t kSize = 50;
 
 /// Sums in several groups of the same two ranks on devices with this many queues. The first rank of
 /// a group launches first, and that is rank 0 in every other group: so the ranks launch in
@@ -39,11 +39,11 @@ void sum_in_groups(std::uint64_t seed, std::size_t queues) {
     groups.push_back(job.create_all(ranks, "g" + std::to_string(i)));
   }
   for (int time = 0; time < 3; ++time) {  // The communicators connect at the first time.
-    std::vector<std::vector<float>> data(2 * kGroups, std::vector<float>(kElements, 1));
+    std::vector<std::vector<float>> data(2 * kGroups, std::vector<float>(kSize, 1));
     std::vector<std::shared_ptr<Operation>> operations;
     for (std::size_t i = 0; i < 2 * kGroups; ++i) {
       OperationPool pool;
-      const BufferView buffer{data[i].data(), kElements, DType::kFloat32, MemoryKind::kDevice};
+      const BufferView buffer{data[i].data(), kSize, DType::kFloat32, MemoryKind::kDevice};
       auto operation = OperationCalls(pool, static_cast<int>(i % 2), 2)
                            .make(OperationKind::kAllReduce, "x", buffer);
       groups[i / 2][i % 2]->engine().submit(operation);
@@ -51,7 +51,7 @@ void sum_in_groups(std::uint64_t seed, std::size_t queues) {
     }
     job.finish(operations);
     for (const auto& operation : operations) EXPECT_EQ(error_of(*operation), "");
-    for (const auto& sums : data) EXPECT_EQ(sums, std::vector<float>(kElements, 2));
+    for (const auto& sums : data) EXPECT_EQ(sums, std::vector<float>(kSize, 2));
   }
 }
 
@@ -80,13 +80,32 @@ std::pair<std::uint64_t, std::uint64_t> allocations_of(const std::string& algori
   for (int rank = 0; rank < job.world_size(); ++rank) {
     sets.push_back(std::make_shared<GradientSetState>(
         "model",
-        std::vector<GradientSpec>{
-            {.name = "w", .shape = {kElements}, .memory = MemoryKind::kDevice}},
+        std::vector<GradientSpec>{{.name = "w", .shape = {kSize}, .memory = MemoryKind::kDevice}},
         GradientOptions{}));
     job.engine(rank).submit(sets.back());
   }
   job.run_until_registered(sets);
   return {node->allocations(), world->allocations()};
+}
+
+TEST(SharedDevice, MemoryOfAnotherIsRefusedByName) {
+  SeededHostDevice device(1);
+  std::vector<float> own(4), foreign(4);
+  device.mark_foreign(foreign.data(), "memory of host:1");
+  const auto at = [](std::vector<float>& data) {
+    return BufferView{data.data(), data.size(), DType::kFloat32, MemoryKind::kDevice};
+  };
+  OperationPool pool;
+  const OperationCalls calls(pool, 0, 1, &device);
+  EXPECT_NO_THROW(calls.make(OperationKind::kAllReduce, "x", at(own)));
+  EXPECT_NO_THROW(calls.make(OperationKind::kAllReduce, "x", foreign)) << "it is host memory";
+  try {
+    calls.make(OperationKind::kAllReduce, "x", Tensor(at(own), at(foreign)));
+    FAIL() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_EQ(error.error().what,
+              "'x': the result is in memory of host:1, where that of host, seed 1 is expected");
+  }
 }
 
 TEST(SharedDevice, ABucketIsRegisteredWithTheGroupThatMovesIt) {
