@@ -1,10 +1,8 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <span>
 #include <vector>
 
-#include "comm/base/check.h"
 #include "comm/kernels/reduce_kernels.h"
 #include "compression/kernels/low_rank.h"
 #include "compression/quantised_codec.h"
