@@ -169,7 +169,7 @@ TEST_F(AsyncTrainingTest, AStopIsHeededWhereRanksMeet) {
 TEST_F(AsyncTrainingTest, TellsHowManyBytesItSends) {
   const double dense = static_cast<double>(run_nodes(2, job("dense"))[0].wire_bytes_per_step);
   const double bytes = static_cast<double>(run_nodes(2, job("async"))[0].wire_bytes_per_step);
-  EXPECT_GT(bytes, 0.5 * dense);  // what an owner sends between two of its steps does not count
+  EXPECT_GT(bytes, 0.4 * dense);  // what an owner sends between two of its steps does not count
   EXPECT_LT(bytes, 1.2 * dense);  // headers, and one pull more at the end
 }
 
