@@ -36,7 +36,7 @@ void copy_rows(const StoreShard& shard, Span<const std::int64_t> rows, void* out
 }
 
 /// Sleeps until the operation is done. The thread does not drive the engine meanwhile, so that the
-/// program's own waits do.
+/// program's own waits do, or the engine's thread, which would stand by after this thread drove.
 void sleep_until_done(Ticket& ticket) {
   pollfd event{.fd = ticket.event(), .events = POLLIN, .revents = 0};
   while (!ticket.done()) {
@@ -141,10 +141,12 @@ int StoreServer::listen(StoreRequest& request) {
 
 void StoreServer::handle(int source, const StoreRequest& request) {
   std::vector<std::int64_t> rows(request.rows);
-  if (request.kind == StoreRequest::Kind::kPush) {
-    group_.recv(pushed(request.key), source, payload_tag(request.tag)).wait();
-  } else if (!rows.empty()) {
-    group_.recv(rows, source, payload_tag(request.tag)).wait();
+  const bool is_push = request.kind == StoreRequest::Kind::kPush;
+  if (is_push || !rows.empty()) {
+    const BufferView payload = is_push ? pushed(request.key) : BufferView(rows);
+    Ticket ticket = group_.recv(payload, source, payload_tag(request.tag));
+    sleep_until_done(ticket);
+    ticket.wait();
   }
   const MutexLock lock(mutex_);
   if (request.kind == StoreRequest::Kind::kPush) {
