@@ -35,8 +35,8 @@ void copy_rows(const StoreShard& shard, Span<const std::int64_t> rows, void* out
   }
 }
 
-/// Sleeps until the operation is done. The thread does not drive the engine meanwhile, so that the
-/// program's own waits do, or the engine's thread, which would stand by after this thread drove.
+/// Sleeps until the operation is done. The program's own waits drive the engine, or the engine's
+/// thread, which would stand by after this thread drove.
 void sleep_until_done(Ticket& ticket) {
   pollfd event{.fd = ticket.event(), .events = POLLIN, .revents = 0};
   while (!ticket.done()) {
