@@ -419,8 +419,8 @@ class Programs(unittest.TestCase):
                 name = program.rpartition("/")[2]
                 command = arguments[:1] if arguments and re.fullmatch(r"[a-z][a-z-]*", arguments[0]) else []
                 text = self.help_of(name, *command)
-                if command == ["sweep"]:  # sweep passes on options that it does not know
-                    text += self.help_of(name)
+                if command in (["sweep"], ["mesh"]):  # they also take the options of a job
+                    text += self.help_of("kolo-train")
                 for flag in pages.flags(arguments):
                     seen += 1
                     with self.subTest(page=page.name, command=[name, *arguments]):
