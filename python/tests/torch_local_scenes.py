@@ -219,7 +219,7 @@ def misuse():
     group = {"params": [torch.nn.Parameter(torch.zeros(2))]}
     LocalSGD(sgd(model), 2).add_param_group(dict(group))
     expect_error(kolo.UsageError, ["before the optimizer is wrapped"], lambda: DiLoCo(sgd(model), 2).add_param_group(group))
-    expect_error(kolo.ConfigError, ["int9"], lambda: DiLoCo(sgd(model), 1, compression="int9"))
+    expect_error(kolo.UsageError, ["int9"], lambda: DiLoCo(sgd(model), 1, compression="int9"))
 
 
 if __name__ == "__main__":
