@@ -119,7 +119,7 @@ class GradientCodec : public Codec {
   /// Residuals of the sums that this rank owns, as one tensor in ascending order of elements. There
   /// is no tensor if `owned_count_` is 0.
   ErrorFeedback sums_feedback_;
-  /// By part, the right factor of the last step. Of no elements unless the method sends factors.
+  /// By part, the right factor of the last step; empty unless the method sends factors.
   ResidualStore factors_;
   std::vector<float> owned_sums_;  ///< The sums that this rank owns; used only within a step.
   GradientCodecStats stats_;

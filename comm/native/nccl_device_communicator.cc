@@ -114,7 +114,7 @@ NcclDeviceCommunicator::NcclDeviceCommunicator(std::shared_ptr<NcclCommunicator>
 }
 
 NcclDeviceCommunicator::~NcclDeviceCommunicator() {
-  // Whoever has begun an abort has waited for it as long as it was worth.
+  // The code that began an abort has already waited for its end, up to a time limit.
   const bool is_over =
       state_ == CommunicatorState::kFinalized || state_ == CommunicatorState::kAborted;
   if (!is_over) abort(kAbortInDestructor);

@@ -79,7 +79,7 @@ TEST(FindBetter, AGainBelowTheLeastIsNotKept) {
   }
 }
 
-// Of eight equal challengers the luckiest seems faster, until it is measured again.
+// If eight challengers are equal, the luckiest one seems faster until it is measured again.
 TEST(FindBetter, LuckIsNotKept) {
   int seemed = 0, kept = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {

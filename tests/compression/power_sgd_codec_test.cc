@@ -240,7 +240,7 @@ TEST_F(PowerSgdTest, SumsOfLowRankAreSentWhole) {
   }
 }
 
-// What a rank keeps is never longer than what it had: it sends a projection.
+// A rank sends a projection of its sum, so its residual is never longer than that sum.
 TEST_F(PowerSgdTest, ResidualsDoNotGrowByTheDifferencesOfRanks) {
   const SparseOptions options = power_sgd({3000}, 2);
   CompressedJob job({2}, options);

@@ -80,6 +80,15 @@ inline std::string refusal_of(const Config& config) {
       ErrorCode::kConfig);
 }
 
+/// Runs a job to its end, with one rank per node.
+inline std::vector<Summary> run_nodes(int ranks, const Config& config) {
+  return run_ranks(ranks, [&](int rank) {
+    Config own = config;
+    own.runtime.node_id = std::to_string(rank);
+    return own;
+  });
+}
+
 /// Expects that the losses of all steps, and the final held-out loss, differ at most by this share.
 inline void expect_same_course(const Summary& actual, const Summary& expected, double share) {
   ASSERT_EQ(actual.curve.size(), expected.curve.size());

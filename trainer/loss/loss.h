@@ -86,7 +86,7 @@ class SoftmaxCrossEntropy final : public Loss {
   std::span<const float> gradient() const override { return gradient_.span(); }
 
  private:
-  /// What the logits of a rank's part of the classes tell about a row.
+  /// The statistics of a row that a rank gets from the logits of its part of the classes.
   struct Known {
     float best_logit;    // largest logit
     float log_rest;      // logarithm of the sum of exponentials of the logits, minus best_logit

@@ -24,22 +24,10 @@ using testing::HasSubstr;
 class AsyncTrainingTest : public testing::Test {
  protected:
   Config job(const std::string& exchange, std::optional<std::size_t> staleness = {}) const {
-    Config config = small_job("mlp", directory_);
-    config.optimizer = "sgd";
-    config.lr = 0.02f;
-    config.steps = 20;
-    config.batch = 6;
+    Config config = small_sgd_job(directory_, 0.02f, 20, 6);
     config.exchange = exchange;
     config.staleness = staleness;
     return config;
-  }
-  /// Runs a job with one rank per node.
-  std::vector<Summary> run_nodes(int ranks, const Config& config) const {
-    return run_ranks(ranks, [&](int rank) {
-      Config own = config;
-      own.runtime.node_id = std::to_string(rank);
-      return own;
-    });
   }
 
   TemporaryDirectory directory_;
@@ -77,8 +65,8 @@ TEST_F(AsyncTrainingTest, OneRankHasTheBitsOfDense) {
   }
 }
 
-// What several ranks do depends on their pace. They learn, they end with equal weights, and each
-// evaluation is of equal weights, or its sums over ranks would differ.
+// The course of several ranks depends on their pace. They learn, they end with equal weights, and
+// each evaluation is of equal weights, or its sums over ranks would differ.
 TEST_F(AsyncTrainingTest, RanksLearnAndEndWithEqualWeights) {
   for (const char* optimizer : {"sgd", "adamw"}) {
     for (const std::optional<std::size_t> staleness : {std::optional<std::size_t>(), {1}, {4}}) {
@@ -165,7 +153,7 @@ TEST_F(AsyncTrainingTest, AStopIsHeededWhereRanksMeet) {
   expect_equal_weights(run_ranks(3, config));
 }
 
-// Of the weights and of the gradients, each of two owners sends or receives one half per step.
+// In each step, each of two owners sends half of the gradients and half of the weights.
 TEST_F(AsyncTrainingTest, TellsHowManyBytesItSends) {
   const double dense = static_cast<double>(run_nodes(2, job("dense"))[0].wire_bytes_per_step);
   const double bytes = static_cast<double>(run_nodes(2, job("async"))[0].wire_bytes_per_step);

@@ -29,14 +29,6 @@ class LocalTrainingTest : public testing::Test {
     if (exchange != "dense") config.every = every;
     return config;
   }
-  /// Runs a job with one rank per node.
-  std::vector<Summary> run_nodes(int ranks, const Config& config) const {
-    return run_ranks(ranks, [&](int rank) {
-      Config own = config;
-      own.runtime.node_id = std::to_string(rank);
-      return own;
-    });
-  }
 
   TemporaryDirectory directory_;
 };
