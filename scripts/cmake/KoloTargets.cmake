@@ -147,9 +147,22 @@ endfunction()
 # nothing. Its build omits the files ONE_THREAD_SOURCES and skips the tests of other files that
 # match ONE_THREAD, a GoogleTest filter. Builds with any sanitizer omit UNSANITIZED_SOURCES: proofs
 # and counts over many shapes, which take long and access only vectors.
+#
+# A build omits the tests KOLO_TESTED_ELSEWHERE, except for their UNSANITIZED_SOURCES; but it has all
+# of a test that is EVERYWHERE, because its kernels differ between builds.
+set(KOLO_TESTED_ELSEWHERE "" CACHE STRING "Tests that another build runs: scripts/test names those of the preset dev")
 function(kolo_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;SHARDS;ONE_THREAD" "SOURCES;ONE_THREAD_SOURCES;UNSANITIZED_SOURCES;LINK"
-    ${ARGN})
+  cmake_parse_arguments(ARG "EVERYWHERE" "LABEL;TIMEOUT;SHARDS;ONE_THREAD"
+    "SOURCES;ONE_THREAD_SOURCES;UNSANITIZED_SOURCES;LINK" ${ARGN})
+  set(elsewhere OFF)
+  if(name IN_LIST KOLO_TESTED_ELSEWHERE AND NOT ARG_EVERYWHERE)
+    if(ARG_UNSANITIZED_SOURCES)
+      set(ARG_SOURCES)
+      set(ARG_ONE_THREAD_SOURCES)
+    else()
+      set(elsewhere ON)
+    endif()
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -179,6 +192,7 @@ function(kolo_test name)
     return()
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ${elsewhere})
   kolo_test_defaults(${name})
   kolo_precompile(${name} test)
   kolo_batches(${name} 16)
@@ -190,6 +204,9 @@ function(kolo_test name)
     add_custom_target(${ARG_LABEL}_tests)
   endif()
   add_dependencies(${ARG_LABEL}_tests ${name})
+  if(elsewhere)
+    return()
+  endif()
   foreach(shard RANGE 1 ${ARG_SHARDS})
     set(test ${name})
     set(environment "XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache")
