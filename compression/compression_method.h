@@ -60,6 +60,10 @@ struct CompressionMethod {
   bool is_open = false;            ///< The chooser replaces it by a method that competes.
   bool competes = false;           ///< `auto` may choose it.
   std::optional<DType> wire = {};  ///< The dtype in messages, if gradients are sent dense.
+  /// Largest number of elements of a compressed bucket, unless a single tensor is larger. Small
+  /// buckets are sent while later gradients are still computed; in large ones a selection or a
+  /// round of messages has more elements.
+  std::size_t bucket_elements = std::size_t{1} << 22;
   /// Returns what an exchange needs; the chooser's predictions depend on it.
   ExchangeNeeds (*needs)(const CompressedBucketShape&, const CompressionCosts&) = nullptr;
   /// `make_codec` makes the codec of a compressed bucket. `forms` returns the payload sizes for

@@ -90,6 +90,7 @@ ExchangeNeeds quantised_needs(const CompressedBucketShape& bucket, const Compres
 template <typename Code>
 constexpr CompressionMethod quantised(CompressionMethod method) {
   method.codes_sums = method.needs_owners = true;
+  method.bucket_elements = std::size_t{1} << 20;
   method.needs = [](const CompressedBucketShape& bucket, const CompressionCosts& costs) {
     return quantised_needs(bucket, costs, Code(1.0f));
   };

@@ -278,11 +278,12 @@ std::size_t pairs_to_keep(double density, std::size_t count) {
   return std::clamp<std::size_t>(static_cast<std::size_t>(pairs), 1, count);
 }
 
-std::vector<std::vector<std::size_t>> compressed_buckets(std::span<const std::size_t> counts) {
+std::vector<std::vector<std::size_t>> compressed_buckets(std::span<const std::size_t> counts,
+                                                         std::size_t most) {
   std::vector<std::vector<std::size_t>> groups;
   std::size_t elements = 0;
   for (std::size_t t = 0; t < counts.size(); ++t) {
-    if (groups.empty() || elements + counts[t] > kCompressedBucketElements) {
+    if (groups.empty() || elements + counts[t] > most) {
       groups.emplace_back();
       elements = 0;
     }

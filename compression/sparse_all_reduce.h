@@ -62,12 +62,11 @@ struct SparseOptions {
   bool feedback = true;  ///< If false, values that are not sent are lost.
 };
 
-/// Largest number of elements of a compressed bucket, unless a single tensor is larger.
-inline constexpr std::size_t kCompressedBucketElements = std::size_t{1} << 22;
-/// Divides tensors, in order, into compressed buckets of at most `kCompressedBucketElements`
-/// elements; a larger tensor gets its own bucket. Buckets are as full as possible. Returns the
-/// indices of each bucket's tensors. Pure.
-std::vector<std::vector<std::size_t>> compressed_buckets(std::span<const std::size_t> counts);
+/// Divides tensors, in order, into compressed buckets of at most `most` elements; a larger tensor
+/// gets its own bucket. Buckets are as full as possible. Returns the indices of each bucket's
+/// tensors. Pure.
+std::vector<std::vector<std::size_t>> compressed_buckets(std::span<const std::size_t> counts,
+                                                         std::size_t most);
 
 /// Returns the offset of each tensor in its compressed bucket. Tensors are adjacent, so that an
 /// owner's share of a tensor is proportional to the tensor's elements.

@@ -91,11 +91,12 @@ std::vector<CompressedTensors> plan_compressed(std::span<const GradientSpec> gra
   }
   std::vector<CompressedTensors> groups;
   for (const auto& [text, indices] : by_spec) {
+    const CompressionSpec spec = CompressionSpec::parse(text);
     std::vector<std::size_t> counts;
     for (const std::size_t i : indices) counts.push_back(gradients[i].count());
-    for (const std::vector<std::size_t>& part : compressed_buckets(counts)) {
+    for (const auto& part : compressed_buckets(counts, spec.method->bucket_elements)) {
       CompressedTensors& tensors = groups.emplace_back();
-      tensors.spec = CompressionSpec::parse(text);
+      tensors.spec = spec;
       for (const std::size_t place : part) {
         const GradientSpec& gradient = gradients[indices[place]];
         tensors.gradients.push_back(indices[place]);

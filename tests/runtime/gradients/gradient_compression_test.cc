@@ -90,6 +90,20 @@ TEST(ResolveCompression, AGradientsOwnSpecCountsMoreThanRules) {
   }
 }
 
+TEST(PlanCompressed, ABucketHasAtMostTheElementsOfItsMethod) {
+  std::vector<GradientSpec> gradients = {{.name = "first", .shape = {600, 1000}},
+                                         {.name = "second", .shape = {600, 1000}},
+                                         {.name = "third", .shape = {600, 1000}}};
+  const auto buckets = [&](const char* spec) {
+    for (GradientSpec& gradient : gradients) gradient.compression = spec;
+    return plan_compressed(gradients);
+  };
+  EXPECT_EQ(buckets("topk(0.01)").size(), 1u);
+  const auto quantised = buckets("int8");
+  ASSERT_EQ(quantised.size(), 3u);
+  EXPECT_EQ(quantised[0].name(gradients), "'third'");
+}
+
 /// A matrix of a million elements, and the choice of its compression.
 struct Chosen {
   std::vector<GradientSpec> gradients;
