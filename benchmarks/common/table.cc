@@ -31,17 +31,22 @@ std::string text_of(const Column& column, const nlohmann::json& row) {
 }  // namespace
 
 Table::Table(bool speaks, const std::vector<std::string>& notes, std::vector<Column> columns)
-    : speaks_(speaks), columns_(std::move(columns)) {
-  for (const std::string& each : notes) note(each);
+    : speaks_(speaks), head_(notes), columns_(std::move(columns)) {
   std::string titles;
   for (const Column& column : columns_) {
     titles += cell(column, column.title.empty() ? column.field : column.title);
   }
-  if (!titles.empty()) note(titles.substr(1));
+  if (!titles.empty()) head_.push_back(titles.substr(1));
+}
+
+void Table::print_head() {
+  for (const std::string& line : head_) fmt::print("# {}\n", line);
+  head_.clear();
 }
 
 void Table::add(nlohmann::json row) {
   if (!speaks_) return;
+  print_head();
   std::string line = " ";
   for (const Column& column : columns_) line += cell(column, text_of(column, row));
   fmt::print("{}\n", line);
@@ -49,8 +54,10 @@ void Table::add(nlohmann::json row) {
   rows_.push_back(std::move(row));
 }
 
-void Table::note(const std::string& text) const {
-  if (speaks_) fmt::print("# {}\n", text);
+void Table::note(const std::string& text) {
+  if (!speaks_) return;
+  print_head();
+  fmt::print("# {}\n", text);
 }
 
 void Table::write(const std::string& path) const {

@@ -18,21 +18,25 @@ struct Column {
 };
 
 /// The rows of a benchmark. Each row is printed when it is added, and all rows are written to a
-/// JSON file at the end. A field that a row lacks is printed as "-".
+/// JSON file at the end. A field that a row lacks is printed as "-". The head is printed before the
+/// first row, so that a program which refuses its arguments prints only the error.
 class Table {
  public:
-  /// Prints the notes and the titles if `speaks`, which is true on the rank that prints.
+  /// The notes and the titles are the head. Only the rank on which `speaks` is true prints.
   Table(bool speaks, const std::vector<std::string>& notes, std::vector<Column> columns);
 
   void add(nlohmann::json row);
   /// Prints a line below the rows so far.
-  void note(const std::string& text) const;
+  void note(const std::string& text);
   /// Writes the rows to the file `path` if this rank prints and `path` is not empty. Errors:
   /// KoloError(kIo) naming the file.
   void write(const std::string& path) const;
 
  private:
+  void print_head();
+
   bool speaks_;
+  std::vector<std::string> head_;  // until it is printed
   std::vector<Column> columns_;
   nlohmann::json rows_ = nlohmann::json::array();
 };

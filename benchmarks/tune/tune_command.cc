@@ -86,6 +86,7 @@ class Tuner {
                 {"best", 0}}) {
     if (runtime_.world_size() == 1) refuse("one rank alone has nothing to tune; start several");
     expect_output(runtime_, options.json);
+    if (!options.dry_run) on_first_rank(runtime_, [&] { file().check_writable(); });
     busy_ = links_.is_doubtful;
   }
 
@@ -155,10 +156,9 @@ class Tuner {
   /// Writes what is kept, unless the machine was busy. Returns whether all results were right.
   bool finish() {
     on_first_rank(runtime_, [&] {
-      CalibrationFile file(calibration_path(options_.runtime.calibration_file), links_.shape);
       if (busy_ || !right_ || options_.dry_run) return table_.note("nothing is written");
-      file.remember_tuning(kept_, std::chrono::system_clock::now());
-      table_.note(fmt::format("{} choices kept in {}", kept_.size(), file.path()));
+      file().remember_tuning(kept_, std::chrono::system_clock::now());
+      table_.note(fmt::format("{} choices kept in {}", kept_.size(), file().path()));
     });
     table_.write(options_.json);
     const bool is_silent = runtime_.rank() != 0;
@@ -172,6 +172,10 @@ class Tuner {
   }
 
  private:
+  CalibrationFile file() const {
+    return {calibration_path(options_.runtime.calibration_file), links_.shape};
+  }
+
   /// Finds the best candidate. `make` makes the system of a runtime; `measure` takes systems.
   template <typename Make, typename Measure>
   void choose(TunedChoice choice, const std::vector<Options>& candidates, const Make& make,

@@ -67,8 +67,10 @@ def load_the_library_named():
 
 
 def main():
-    """Runs the tests of the calling file; exits with 77 if there are none."""
-    program = unittest.main(argv=[sys.argv[0], "-v"], exit=False)
+    """Runs the tests of the calling file, or those that the command line names after the library; exits with 77 if
+    there are none."""
+    names = [word for word in sys.argv[2:] if "=" not in word and not word.startswith("-")]
+    program = unittest.main(argv=[sys.argv[0], "-v", *names], exit=False)
     if not program.result.wasSuccessful():
         sys.exit(1)
     if len(program.result.skipped) == program.result.testsRun:

@@ -122,6 +122,10 @@ bool store(const std::string& path, const json& document) {
   return is_written && !error;
 }
 
+KoloError unwritable(const std::string& path) {
+  return KoloError({.code = ErrorCode::kIo, .what = fmt::format("cannot write '{}'", path)});
+}
+
 std::int64_t seconds(CalibrationFile::Time time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
 }
@@ -229,14 +233,18 @@ std::string CalibrationFile::tuning(Time now) const {
   return {};
 }
 
+void CalibrationFile::check_writable() const {
+  const Loaded loaded = load(path_);
+  if (path_.empty() || !loaded.is_own || !store(path_, loaded.document)) throw unwritable(path_);
+}
+
 void CalibrationFile::remember_tuning(const Tuning& tuning, Time now) {
-  json document = load(path_).document;
+  const Loaded loaded = load(path_);
+  json document = loaded.document;
   json& tuned = document[kTunedShapes];
   if (!tuned.is_object()) tuned = json::object();
   tuned[shape_] = {{"choices", tuning}, {"measured_at", seconds(now)}};
-  if (path_.empty() || !load(path_).is_own || !store(path_, document)) {
-    throw KoloError({.code = ErrorCode::kIo, .what = fmt::format("cannot write '{}'", path_)});
-  }
+  if (path_.empty() || !loaded.is_own || !store(path_, document)) throw unwritable(path_);
 }
 
 std::string calibration_path(const std::string& option) {

@@ -51,6 +51,8 @@ class CalibrationFile {
   /// Returns the tuned choices as text for `parse_tuning`; empty if there are none, or if they have
   /// expired at `now` or are later than `now`. Says in the log why it ignores choices.
   std::string tuning(Time now) const;
+  /// Checks that choices can be saved, before they are measured. Errors: KoloError(kIo).
+  void check_writable() const;
   /// Replaces the tuned choices of this shape by choices measured at `now`. Errors: KoloError(kIo).
   void remember_tuning(const Tuning& tuning, Time now);
 

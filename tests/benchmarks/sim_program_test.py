@@ -116,6 +116,7 @@ class SimTest(unittest.TestCase):
                 done = subprocess.run([PROGRAM, *map(str, [*job, *wrong])], capture_output=True, text=True, check=False)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(text, done.stderr)
+                self.assertEqual(done.stdout, "")
 
     def test_steps_with_compression_say_what_was_chosen(self):
         step = ["step", "--ranks", 4, "--gbit", "1", "--memory", "user", "--compute-ms", 50]

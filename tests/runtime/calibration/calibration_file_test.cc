@@ -262,11 +262,21 @@ TEST_F(CalibrationFileTest, TuningThatCannotBeWrittenIsAnError) {
   write("root:x:0:0:root:/root:/bin/bash\n");
   for (const std::string& impossible : {std::string(), path(), path() + "/below"}) {
     CalibrationFile none(impossible, "2 ranks");
-    const Error error = test::thrown_error([&] { none.remember_tuning(kTuning, kNow); });
-    EXPECT_EQ(error.code, ErrorCode::kIo);
-    EXPECT_EQ(error.what, "cannot write '" + impossible + "'");
+    for (const Error& error : {test::thrown_error([&] { none.check_writable(); }),
+                               test::thrown_error([&] { none.remember_tuning(kTuning, kNow); })}) {
+      EXPECT_EQ(error.code, ErrorCode::kIo);
+      EXPECT_EQ(error.what, "cannot write '" + impossible + "'");
+    }
   }
   EXPECT_EQ(text(), "root:x:0:0:root:/root:/bin/bash\n");
+}
+
+TEST_F(CalibrationFileTest, CheckingThatItCanBeWrittenKeepsWhatWasTuned) {
+  file().check_writable();
+  EXPECT_EQ(file().tuning(kNow), "");
+  file().remember_tuning(kTuning, kNow);
+  file().check_writable();
+  EXPECT_EQ(file().tuning(kNow), to_text(kTuning));
 }
 
 TEST(CalibrationPath, FollowsTheEnvironment) {
