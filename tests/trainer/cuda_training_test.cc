@@ -87,6 +87,30 @@ TEST_P(CudaTrainingTest, GraphsChangeNoBit) {
   EXPECT_EQ(run_on("cuda", config_).weights_hash, launched.weights_hash);
 }
 
+// The processor goes on from the device's checkpoint, and the device from the processor's. Bound:
+// that of FollowsTheProcessorInFloat32.
+TEST_P(CudaTrainingTest, GoesOnFromACheckpointOfEitherDevice) {
+  const Summary whole = run_on("cuda", config_);
+  for (const char* first : {"cuda", "cpu"}) {
+    for (const char* second : {"cuda", "cpu"}) {
+      SCOPED_TRACE(std::string(first) + ", then " + second);
+      Config config = config_;
+      config.run = (directory_.path() / (std::string(first) + "-" + second)).string();
+      config.stop_after = 10;
+      config.runtime.device = first;
+      run_ranks_until([](int) { return false; }, 1, [&](int) { return config; });
+      config.stop_after.reset();
+      config.resume = "auto";
+      const Summary resumed = run_on(second, config);
+      EXPECT_EQ(resumed.steps, whole.steps);
+      if (first == std::string("cuda") && second == std::string("cuda")) {
+        EXPECT_EQ(resumed.weights_hash, whole.weights_hash);
+      }
+      expect_same_course(resumed, whole, 0.01);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, CudaTrainingTest, testing::Values("mlp", "lenet", "gpt"),
                          [](const auto& tested) { return std::string(tested.param); });
 

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -20,20 +21,22 @@ namespace {
 /// A kind of optimizer on the device.
 struct Kind {
   std::string_view name;
-  std::size_t moments;  // number of arrays of moments
+  StateNames names;
   void (*update)(NativeStream stream, const UpdateArrays& arrays, float lr,
                  const OptimizerOptions& options, const UpdateDecision* decision);
 };
 
 /// All kinds of optimizers. To add one, add an entry here.
 constexpr Kind kKinds[] = {
-    {"sgd", 1,
+    {"sgd",
+     {.steps = "", .moments = {"sgd.velocity"}},
      [](NativeStream stream, const UpdateArrays& arrays, float lr, const OptimizerOptions& o,
         const UpdateDecision* decision) {
        update_sgd(stream, arrays,
                   {.lr = lr, .momentum = o.momentum, .weight_decay = o.weight_decay}, decision);
      }},
-    {"adamw", 2,
+    {"adamw",
+     {.steps = "adam.steps", .moments = {"adam.first_moment", "adam.second_moment"}},
      [](NativeStream stream, const UpdateArrays& arrays, float lr, const OptimizerOptions& o,
         const UpdateDecision* decision) {
        update_adamw(stream, arrays,
@@ -91,7 +94,8 @@ struct CudaOptimizer::State {
         pinned_decision(model.device().allocate(sizeof(UpdateDecision), MemoryKind::kPinned)),
         reported(model.device().make_event()) {
     Stream& stream = model.device_stream();
-    if (kind.moments > 1) second = model.context().floats(model.device_parameters().plan().count);
+    if (!kind.names.moments[1].empty())
+      second = model.context().floats(model.device_parameters().plan().count);
     for (const DeviceMemory* memory : {&first, &second, &decision}) clear(stream, *memory);
     upload_chunks();
   }
@@ -120,6 +124,16 @@ struct CudaOptimizer::State {
             .copy = parameters.copies()};
   }
 
+  /// Copies the decision from the device to pinned memory, or back. Blocks.
+  void copy_decision(bool to_device) {
+    const BufferView device = bytes_of(decision, sizeof(UpdateDecision));
+    const BufferView pinned = bytes_of(pinned_decision, sizeof(UpdateDecision));
+    Stream& stream = model.device_stream();
+    stream.copy(to_device ? device : pinned, to_device ? pinned : device);
+    stream.record(*reported);
+    wait_for(*reported);
+  }
+
   UpdateDecision* device_decision() const {
     return reinterpret_cast<UpdateDecision*>(decision.data());
   }
@@ -133,6 +147,8 @@ struct CudaOptimizer::State {
   std::size_t chunk_count = 0;
   std::unique_ptr<Event> reported;
 };
+
+StateNames state_names(std::string_view optimizer) { return find_kind(optimizer).names; }
 
 CudaOptimizer::CudaOptimizer(CudaModel& model, std::string_view name,
                              const OptimizerOptions& options) {
@@ -168,6 +184,26 @@ UpdateReport CudaOptimizer::report() {
   return {.gradient_norm = decision.gradient_norm,
           .is_skipped = decision.is_skipped != 0,
           .steps = decision.steps};
+}
+
+void CudaOptimizer::visit_state(StateVisitor& visitor) {
+  State& s = *state_;
+  const CudaDeviceGuard guard(s.model.device_index());
+  if (!s.kind.names.steps.empty()) {
+    s.copy_decision(/*to_device=*/false);
+    auto* const decision = reinterpret_cast<UpdateDecision*>(s.pinned_decision.data());
+    visitor.shared(s.kind.names.steps, decision->steps);
+    if (visitor.is_restoring()) s.copy_decision(/*to_device=*/true);
+  }
+  DeviceParameters& parameters = s.model.device_parameters();
+  const std::array<const DeviceMemory*, 2> arrays = {&s.first, &s.second};
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    if (s.kind.names.moments[i].empty()) continue;
+    float* const array = floats_of(*arrays[i]);
+    float* const values = parameters.fetch(array);
+    visit_array(visitor, s.kind.names.moments[i], parameters.host(), parameters.plan(), values);
+    if (visitor.is_restoring()) parameters.send(array);
+  }
 }
 
 }  // namespace kolo::trainer::cuda

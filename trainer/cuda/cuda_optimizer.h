@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string_view>
 
+#include "trainer/checkpoint/state_visitor.h"
 #include "trainer/cuda/cuda_model.h"
 #include "trainer/optimizer/optimizer.h"
 
@@ -23,6 +25,14 @@ struct UpdateReport {
   std::uint64_t steps = 0;     ///< Number of updates so far that were not skipped.
 };
 
+/// Names of an optimizer's state in checkpoints, the same as on the processor; empty if unused.
+struct StateNames {
+  std::string_view steps;                   ///< Number of updates that were not skipped.
+  std::array<std::string_view, 2> moments;  ///< Arrays like the one of all values.
+};
+/// `optimizer` is "sgd" or "adamw". Errors: KoloError(kConfig) naming the choices.
+StateNames state_names(std::string_view optimizer);
+
 /// SGD or AdamW on the device, with float32 values and moments. The same pass over memory writes
 /// the 16-bit copies of the values.
 ///
@@ -33,12 +43,12 @@ struct UpdateReport {
 /// Bits:    equal in every run, and element by element equal to sgd_update and adamw_update on a
 ///          processor with fused multiply-add.
 /// Threads: one. `model` outlives this object.
-class CudaOptimizer {
+class CudaOptimizer : public Stateful {
  public:
   /// `name` is "sgd" or "adamw". Before: the gradients of `model` are bound; if they are bound
   /// again, a new optimizer is needed. Errors: KoloError(kConfig) naming the choices.
   CudaOptimizer(CudaModel& model, std::string_view name, const OptimizerOptions& options);
-  ~CudaOptimizer();
+  ~CudaOptimizer() override;
   CudaOptimizer(const CudaOptimizer&) = delete;
   CudaOptimizer& operator=(const CudaOptimizer&) = delete;
 
@@ -48,6 +58,9 @@ class CudaOptimizer {
   /// The report of the last `step`. Blocks until the device has completed that step. Enqueue the
   /// next `forward_backward` before this call, so that the device is not idle.
   UpdateReport report();
+
+  /// The state has the pieces of the optimizer of this name on the processor. Blocks.
+  void visit_state(StateVisitor& visitor) override;
 
  private:
   struct State;

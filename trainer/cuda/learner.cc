@@ -16,6 +16,8 @@
 #include "comm/device/cuda_stream.h"
 #include "comm/device/device.h"
 #include "trainer/catalog.h"
+#include "trainer/checkpoint/state_visitor.h"
+#include "trainer/checkpoint/stored_weights.h"
 #include "trainer/config.h"
 #include "trainer/cuda/cuda_model.h"
 #include "trainer/cuda/cuda_optimizer.h"
@@ -191,7 +193,7 @@ class StreamStopwatch {
 /// Each gradient is marked ready with an event after the kernel that completes it, and the model's
 /// stream waits for the averages. The device decides whether to skip a step. The host waits for the
 /// device once per step, for the report of the update.
-class CudaLearner final : public Learner {
+class CudaLearner final : public Learner, private Stateful {
  public:
   CudaLearner(const Config& config, Runtime& runtime, const Task& task)
       : model_(make_model(config.model, device_of(runtime), model_setting(config, task),
@@ -211,7 +213,7 @@ class CudaLearner final : public Learner {
   std::vector<CompressionStats> compression_stats() const override { return {}; }
   float loss_scale() const override { return gate_.loss_scale(); }
 
-  Stateful* state() override { return nullptr; }  // the state is on the device
+  Stateful& state() override { return *this; }
 
   void forward_backward(const Batch& batch, float row_weight) override {
     const Bytes bytes = bytes_of(batch);
@@ -237,7 +239,10 @@ class CudaLearner final : public Learner {
     const Bytes bytes = bytes_of(batch);
     model_->evaluate(bytes.inputs, bytes.targets);
   }
-  LossSums take_sums() override { return model_->take_sums(); }
+  LossSums take_sums() override {
+    sums_ += model_->take_sums();
+    return std::exchange(sums_, {});
+  }
   const ParameterSet& parameters() override {
     model_->download_parameters();
     return model_->parameters();
@@ -249,6 +254,21 @@ class CudaLearner final : public Learner {
     std::span<const std::uint8_t> inputs;
     std::span<const std::uint8_t> targets;
   };
+  void visit_state(StateVisitor& visitor) override {
+    ParameterSet& values = model_->parameters();
+    model_->download_parameters();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      visitor.shared(kWeights + values[i].name(), values[i].shape(), values[i].value());
+    }
+    if (visitor.is_restoring()) model_->upload_parameters();
+    sums_ += model_->take_sums();
+    visitor.part_of_sum("loss", sums_.loss);
+    visitor.part_of_sum("score", sums_.score);
+    visitor.part_of_sum("rows", sums_.rows);
+    optimizer_.visit_state(visitor);
+    gate_.visit_state(visitor);
+    visit_compression(visitor, gradients_);
+  }
   Bytes bytes_of(const Batch& batch) {
     return {.inputs = as_bytes(batch.inputs[0], inputs_),
             .targets = as_bytes(batch.targets[0], targets_)};
@@ -259,6 +279,7 @@ class CudaLearner final : public Learner {
   GradientSet gradients_;
   CudaOptimizer optimizer_;
   UpdateGate gate_;
+  LossSums sums_;               // of batches before the last visit of the state
   StreamStopwatch standstill_;  // measures how long the model's stream waits for averages
 };
 

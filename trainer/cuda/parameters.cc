@@ -21,6 +21,15 @@ ParameterPlan plan_parameters(const ParameterSet& parameters) {
   return plan;
 }
 
+void visit_array(StateVisitor& visitor, std::string_view name, const ParameterSet& parameters,
+                 const ParameterPlan& plan, float* values) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& parameter = parameters[i];
+    visitor.shared(std::string(name) + "/" + parameter.name(), parameter.shape(),
+                   {values + plan.offsets[i], plan.sizes[i]});
+  }
+}
+
 std::vector<PlannedChunk> plan_chunks(const ParameterPlan& plan, const ParameterSet& parameters) {
   std::vector<PlannedChunk> chunks;
   for (std::size_t i = 0; i < plan.sizes.size(); ++i) {
@@ -74,20 +83,29 @@ void DeviceParameters::upload() {
     const std::span<const float> value = host_[i].value();
     std::copy(value.begin(), value.end(), staged + plan_.offsets[i]);
   }
-  stream_.copy({values_.data(), plan_.count, DType::kFloat32, MemoryKind::kDevice},
-               {staging_.data(), plan_.count, DType::kFloat32, MemoryKind::kPinned});
+  send(values());
   refresh_copies();
   wait_for_stream();
 }
 
 void DeviceParameters::download() {
-  stream_.copy({staging_.data(), plan_.count, DType::kFloat32, MemoryKind::kPinned},
-               {values_.data(), plan_.count, DType::kFloat32, MemoryKind::kDevice});
-  wait_for_stream();
-  const auto* const staged = reinterpret_cast<const float*>(staging_.data());
+  const float* const staged = fetch(values());
   for (std::size_t i = 0; i < size(); ++i) {
     std::copy_n(staged + plan_.offsets[i], plan_.sizes[i], host_[i].value().begin());
   }
+}
+
+float* DeviceParameters::fetch(float* array) {
+  stream_.copy({staging_.data(), plan_.count, DType::kFloat32, MemoryKind::kPinned},
+               {array, plan_.count, DType::kFloat32, MemoryKind::kDevice});
+  wait_for_stream();
+  return reinterpret_cast<float*>(staging_.data());
+}
+
+void DeviceParameters::send(float* array) {
+  stream_.copy({array, plan_.count, DType::kFloat32, MemoryKind::kDevice},
+               {staging_.data(), plan_.count, DType::kFloat32, MemoryKind::kPinned});
+  wait_for_stream();
 }
 
 void DeviceParameters::refresh_copies() {

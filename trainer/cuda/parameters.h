@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/device/device.h"
+#include "trainer/checkpoint/state_visitor.h"
 #include "trainer/cuda/kernels/update.h"
 #include "trainer/parameter_set.h"
 
@@ -25,6 +26,11 @@ struct ParameterPlan {
 inline constexpr std::size_t kParameterAlignment = 128;
 
 ParameterPlan plan_parameters(const ParameterSet& parameters);
+
+/// Passes an array of all parameters, laid out by `plan` in host memory, to `visitor`: a shared
+/// piece "NAME/PARAMETER" per parameter, as an optimizer on the processor does.
+void visit_array(StateVisitor& visitor, std::string_view name, const ParameterSet& parameters,
+                 const ParameterPlan& plan, float* values);
 
 /// A chunk of an update. `chunk.gradient` is null until the gradients are bound.
 struct PlannedChunk {
@@ -72,6 +78,11 @@ class DeviceParameters {
   void upload();
   /// Copies values from the device to the host. Blocks.
   void download();
+  /// Copies `array`, one like `values`, from the device to pinned memory. Blocks. Returns that
+  /// memory, which the next call of `fetch`, `send`, `upload` or `download` overwrites.
+  float* fetch(float* array);
+  /// Copies the pinned memory to `array` on the device. Blocks.
+  void send(float* array);
   /// Enqueues casts of all values to `dtype`.
   void refresh_copies();
 

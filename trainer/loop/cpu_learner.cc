@@ -179,7 +179,7 @@ class CpuLearner final : public Learner, private Stateful {
   }
   std::string origin() const override { return origin_; }
 
-  Stateful* state() override { return this; }
+  Stateful& state() override { return *this; }
 
   void take_batch(std::size_t batch) override {
     MemoryState state;

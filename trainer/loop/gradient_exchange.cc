@@ -123,17 +123,8 @@ void GradientExchange::visit_state(StateVisitor& visitor) {
   optimizer_->visit_state(visitor);
   gate_.visit_state(visitor);
   if (directions_) directions_->visit_state(visitor);
-  std::vector<std::vector<std::byte>> compression = {gradients_.save_compression()};
-  visitor.bytes_of_ranks("compression", compression);
-  if (!visitor.is_restoring()) return;
-  if (std::ranges::all_of(compression, [](const auto& bytes) { return bytes.empty(); })) {
-    // The checkpoint belongs to a job with shards, which had no compression.
-  } else if (visitor.has_other_ranks()) {
-    gradients_.remap_compression(compression);
-  } else {
-    gradients_.load_compression(compression.front());
-  }
-  begin_step();
+  visit_compression(visitor, gradients_);
+  if (visitor.is_restoring()) begin_step();
 }
 
 void GradientExchange::take_part(const ParticipationWeight& weight) {

@@ -209,14 +209,10 @@ Summary describe_job(const Config& config, Runtime& runtime, const Task& task, L
   return summary;
 }
 
-void require_resumable(const Config& config, const Runtime& runtime, Learner& learner) {
+void require_resumable(const Config& config, const Runtime& runtime) {
   if (!has_checkpoints(config)) return;
   const Options& options = runtime.options();
   const char* option = config.run.empty() ? "--resume" : "--run";
-  if (learner.state() == nullptr) {
-    throw_config_error(fmt::format("{}: checkpoints need --device cpu, and this job has {}", option,
-                                   options.device));
-  }
   if (CompressionRules::parse(options.compression).any(&CompressionSpec::is_open)) {
     throw_config_error(
         fmt::format("{}: --compression {} decides by measured times, so a job that is resumed "

@@ -45,8 +45,8 @@ Summary describe_job(const Config& config, Runtime& runtime, const Task& task, L
                      std::vector<CurvePoint> curve);
 
 /// Checks that a job with checkpoints can resume with the same bits. Errors: KoloError(kConfig) if
-/// its state cannot be saved, or if its compression depends on measured times.
-void require_resumable(const Config& config, const Runtime& runtime, Learner& learner);
+/// its compression depends on measured times.
+void require_resumable(const Config& config, const Runtime& runtime);
 
 /// Returns the `value` of each rank, in rank order. Collective; `name` identifies the exchange.
 std::vector<std::uint64_t> gather(Runtime& runtime, std::string_view name, std::uint64_t value);

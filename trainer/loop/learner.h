@@ -120,8 +120,9 @@ class Learner {
   virtual std::string origin() const { return {}; }
 
   /// The state of training between two steps, including the parameters. Visit it between steps;
-  /// restoring is collective. Null if the state cannot be saved.
-  virtual Stateful* state() = 0;
+  /// restoring is collective. Devices save the same pieces, so each resumes the other's
+  /// checkpoints.
+  virtual Stateful& state() = 0;
 
   /// Runs the forward and backward pass over a batch, in which each row has weight `row_weight` in
   /// the gradients, and adds the loss to the sums of `take_sums`. The gradients of

@@ -20,6 +20,19 @@ GradientSet register_gradients(Group& group, const ParameterSet& parameters,
   return group.register_gradients("model", std::move(specs), std::move(options));
 }
 
+void visit_compression(StateVisitor& visitor, GradientSet& gradients) {
+  std::vector<std::vector<std::byte>> compression = {gradients.save_compression()};
+  visitor.bytes_of_ranks("compression", compression);
+  if (!visitor.is_restoring()) return;
+  if (std::ranges::all_of(compression, [](const auto& bytes) { return bytes.empty(); })) {
+    // The checkpoint belongs to a job with shards, which had no compression.
+  } else if (visitor.has_other_ranks()) {
+    gradients.remap_compression(compression);
+  } else {
+    gradients.load_compression(compression.front());
+  }
+}
+
 void broadcast_values(Group& group, ParameterSet& parameters) {
   std::vector<Ticket> tickets;
   for (std::size_t i = 0; i < parameters.size(); ++i) {

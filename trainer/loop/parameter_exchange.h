@@ -7,6 +7,7 @@
 #include "comm/base/buffer_view.h"
 #include "comm/base/dtype.h"
 #include "runtime/api/kolo.h"
+#include "trainer/checkpoint/state_visitor.h"
 #include "trainer/parameter_set.h"
 
 namespace kolo::trainer {
@@ -21,6 +22,9 @@ struct GradientStorage {
 /// Errors: KoloError(kMismatch) if ranks have different parameters.
 GradientSet register_gradients(Group& group, const ParameterSet& parameters,
                                const GradientStorage& storage, GradientOptions options);
+
+/// Visits the state of compressed gradients: what each rank has not sent yet.
+void visit_compression(StateVisitor& visitor, GradientSet& gradients);
 
 /// Broadcasts the parameters and buffers of rank 0. Collective.
 void broadcast_values(Group& group, ParameterSet& parameters);

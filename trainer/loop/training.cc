@@ -55,7 +55,7 @@ class Training final : private Stateful {
         balance_(runtime, config) {}
 
   std::optional<Summary> run(const std::function<bool()>& wants_stop) {
-    require_resumable(config_, runtime_, learner_);
+    require_resumable(config_, runtime_);
     if (has_checkpoints(config_)) resume_from_checkpoint();
     if (!config_.run.empty()) begin_checkpoints(wants_stop);
     begin_ = StepClock::now();
@@ -212,7 +212,7 @@ class Training final : private Stateful {
       curve_ = curve_of(history);
       seconds_before_ = history.empty() ? 0.0 : history.back();
     }
-    learner_.state()->visit_state(visitor);
+    learner_.state().visit_state(visitor);
   }
 
   void note(const std::string& text) {
