@@ -37,6 +37,8 @@ std::optional<int> parse_index(std::string_view name) {
 
 }  // namespace
 
+bool is_built_with_cuda() { return KOLO_CUDA != 0; }
+
 #if KOLO_CUDA
 
 std::unique_ptr<Device> open_device(const std::string& name, int local_rank) {

@@ -16,4 +16,7 @@ std::unique_ptr<Device> open_device(const std::string& name, int local_rank);
 /// device: the driver ...", "not built with CUDA". Opens no device. Errors: none.
 std::string cuda_availability();
 
+/// Returns whether this build can open CUDA devices.
+bool is_built_with_cuda();
+
 }  // namespace kolo

@@ -11,6 +11,8 @@
 
 namespace kolo {
 
+bool is_built_with_nccl() { return KOLO_NCCL != 0; }
+
 #if KOLO_NCCL
 namespace {
 

@@ -19,6 +19,9 @@ struct DeviceCommunicators {
   std::unique_ptr<CommunicatorConnector> connector;  ///< Connects further groups.
 };
 
+/// Returns whether this build has NCCL.
+bool is_built_with_nccl();
+
 /// Returns the data of `rank` for `connect_groups`. All ranks exchange it before they connect.
 /// Errors: KoloError(kConfig) if this build has no NCCL, or the device is not a GPU.
 std::string introduce_groups(int rank, const Device& device);

@@ -9,6 +9,7 @@ from . import _c, _dtypes, _pairs
 from ._errors import UsageError
 from ._library import library
 from ._pairs import Pair, Parts
+from ._streams import stream_for
 from ._wait import Calls, Ticket
 
 if TYPE_CHECKING:
@@ -74,6 +75,12 @@ def _scaled(
     return call_of(name, stream, scale_before, scale_after)
 
 
+def _streamed(pairs: list[Pair], options: Any) -> Any:
+    """Adds the stream of a call on device memory to its options."""
+    stream = stream_for(options.get("stream"), (each for pair in pairs for each in (pair.result, pair.input)))
+    return options if stream is None else {**options, "stream": stream}
+
+
 def _is_list(x: Any) -> bool:
     return isinstance(x, (list, tuple))
 
@@ -90,8 +97,8 @@ class Collectives(Calls):
     **Arrays** are contiguous, and of one type on all ranks: NumPy arrays, objects with the buffer protocol or with
     `__dlpack__` (tensors of torch), or `kolo.Memory`. A list of arrays of one type is one operation: the arrays share
     one agreement and their messages, and the result is a list. Its `counts` are a list with the counts of each array.
-    Arrays in device memory are used after the work enqueued on `stream`, a cudaStream_t; such operations need `out` for
-    the result.
+    Arrays in device memory are used after the work enqueued on `stream`, a cudaStream_t; without one, after that of
+    the current stream (docs/how-to/gpu.md). Such operations need `out` for the result.
 
     **Names.** `name` identifies an operation on all ranks. Without it an operation is named after its arguments; all
     ranks must then call operations with equal arguments in the same order.
@@ -131,7 +138,8 @@ class Collectives(Calls):
         """
         arrays = _Arrays(x, out)
         pairs = [_pairs.whole(*each) for each in arrays.each]
-        return self._run("all_reduce", arrays, pairs, call_of(**options), wait, _dtypes.choice(_dtypes.ops(), op, "op"))
+        call = call_of(**_streamed(pairs, options))
+        return self._run("all_reduce", arrays, pairs, call, wait, _dtypes.choice(_dtypes.ops(), op, "op"))
 
     @overload
     def broadcast(
@@ -154,7 +162,7 @@ class Collectives(Calls):
         is_root = self.rank == root
         arrays = _Arrays(x if is_root or out is None else None, out)
         pairs = [_pairs.copied(*each, is_root) for each in arrays.each]
-        return self._run("broadcast", arrays, pairs, _named(**options), wait, root)
+        return self._run("broadcast", arrays, pairs, _named(**_streamed(pairs, options)), wait, root)
 
     @overload
     def reduce(
@@ -176,7 +184,8 @@ class Collectives(Calls):
         `out`. On other ranks, `x` is only read and the method returns None."""
         arrays = _Arrays(x, out)
         pairs = [_pairs.reduced(*each, self.rank == root) for each in arrays.each]
-        return self._run("reduce", arrays, pairs, _scaled(**options), wait, root, _dtypes.choice(_dtypes.ops(), op, "op"))
+        call = _scaled(**_streamed(pairs, options))
+        return self._run("reduce", arrays, pairs, call, wait, root, _dtypes.choice(_dtypes.ops(), op, "op"))
 
     # --- on tensors with a part for each rank ------------------------------------------------------
 
@@ -211,7 +220,7 @@ class Collectives(Calls):
         arrays = _Arrays(x, out)
         parts = self._parts(counts, arrays)
         pairs = [_pairs.scattered(*each, its) for each, its in zip(arrays.each, parts)]
-        call = call_of(**options)
+        call = call_of(**_streamed(pairs, options))
         return self._run("reduce_scatter", arrays, pairs, call, wait, _dtypes.choice(_dtypes.ops(), op, "op"), counts=_counts(parts))
 
     @overload
@@ -237,7 +246,7 @@ class Collectives(Calls):
         arrays = _Arrays(x, out)
         parts = self._parts(counts, arrays)
         pairs = [_pairs.gathered(*each, its) for each, its in zip(arrays.each, parts)]
-        return self._run("all_gather", arrays, pairs, _named(**options), wait, counts=_counts(parts))
+        return self._run("all_gather", arrays, pairs, _named(**_streamed(pairs, options)), wait, counts=_counts(parts))
 
     @overload
     def gather(self, x: A, root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A | None: ...
@@ -269,7 +278,8 @@ class Collectives(Calls):
         arrays = _Arrays(x if is_root else _given(x), out)
         parts = self._parts(counts, arrays)
         pairs = [_pairs.gathered(*each, its, is_root) for each, its in zip(arrays.each, parts)]
-        return self._run("gather", arrays, pairs, _named(**options), wait, root, counts=_counts(parts))
+        call = _named(**_streamed(pairs, options))
+        return self._run("gather", arrays, pairs, call, wait, root, counts=_counts(parts))
 
     @overload
     def scatter(self, x: A, root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A: ...
@@ -304,7 +314,8 @@ class Collectives(Calls):
             _pairs.scattered_from(_given(given), result, its) if is_root else _pairs.received(result, its)
             for (given, result), its in zip(arrays.each, parts)
         ]
-        return self._run("scatter", arrays, pairs, _named(**options), wait, root, counts=_counts(parts))
+        call = _named(**_streamed(pairs, options))
+        return self._run("scatter", arrays, pairs, call, wait, root, counts=_counts(parts))
 
     @overload
     def all_to_all(self, x: A, *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A: ...
@@ -330,7 +341,7 @@ class Collectives(Calls):
         arrays = _Arrays(x, out)
         flats = [_flat(each, self.size) for each in arrays.counts_of_each(counts)]
         pairs = [_pairs.exchanged(*each, *self._sent_and_got(flat)) for each, flat in zip(arrays.each, flats)]
-        return self._run("all_to_all", arrays, pairs, _named(**options), wait, counts=flats)
+        return self._run("all_to_all", arrays, pairs, _named(**_streamed(pairs, options)), wait, counts=flats)
 
     # --- implementation -----------------------------------------------------------------------------
 

@@ -62,8 +62,9 @@ _pointer_of = _python("PyCapsule_GetPointer", c_void_p, c_void_p, ctypes.c_char_
 
 
 def _capsule_of(source: Any, kind: int) -> Any:
-    # Asks for no synchronisation on a device, because Kolo orders its reads by the stream that the user passes.
-    stream = {"stream": -1} if kind == CUDA else {}
+    # Kolo orders its reads by the current stream of torch and CuPy. Other libraries make the legacy default stream wait.
+    is_known = type(source).__module__.partition(".")[0] in ("torch", "cupy")
+    stream = {"stream": -1 if is_known else 1} if kind == CUDA else {}
     try:
         return source.__dlpack__(max_version=(1, 0), **stream)
     except TypeError:  # The object supports a version of the protocol before 1.

@@ -12,6 +12,7 @@ from ._buffers import Memory, array_at, memory_of
 from ._errors import UsageError, check
 from ._handle import Owned
 from ._library import library
+from ._streams import stream_for
 from ._wait import Calls, call, stepper, wait
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Gradient(NamedTuple):
     """For example "topk(0.01)"; None: by the rules of the set."""
     wire_dtype: Any = None
     """None: the set's."""
+    is_device: bool = False
+    """Without `data`: whether the gradient is in memory of the device."""
 
 
 class GradientFlags(enum.IntFlag):
@@ -78,6 +81,7 @@ class GradientSet:
         self._owned = Owned(pointer, library().kolo_gradients_release, made_of=group._owned)
         self._index = {each: index for index, each in enumerate(self.names)}
         self._user_memory = [memory for _, memory in specs.values()]
+        self._is_device = [_is_device(*each) for each in specs.values()]
         self._shapes = [tuple(gradient.shape or ()) for gradient, _ in specs.values()]
         self._taken = (c_size_t * len(specs))()
         self._is_open = False  # Between a mark and the end of its iteration.
@@ -121,8 +125,8 @@ class GradientSet:
     # --- an iteration ------------------------------------------------------------------------------
 
     def ready(self, which: int | str, *, stream: int | None = None) -> None:
-        """Marks a gradient as complete. A gradient in device memory is complete after the work enqueued on `stream`.
-        May sum small buckets in the caller's thread."""
+        """Marks a gradient as complete. A gradient in device memory is complete after the work enqueued on `stream`, as
+        in collectives. May sum small buckets in the caller's thread."""
         self._mark("ready", stream, self._at(which))
 
     def absent(self, which: int | str, *, stream: int | None = None) -> None:
@@ -139,10 +143,12 @@ class GradientSet:
 
     def _mark(self, how: str, stream: int | None, *index: int) -> None:
         self._is_open = True
-        if stream is None:
+        which = [i for i in index or range(len(self)) if self._is_device[i]]
+        if stream is None and not which:
             check(getattr(library(), f"kolo_gradients_{how}")(self._pointer, *index))
         else:
-            check(getattr(library(), f"kolo_gradients_{how}_on")(self._pointer, *index, stream))
+            on = stream_for(stream, (self._user_memory[i] for i in which))
+            check(getattr(library(), f"kolo_gradients_{how}_on")(self._pointer, *index, on))
 
     def wait(self, timeout: float | None = None) -> None:
         """Waits until every gradient has the combined value.
@@ -185,9 +191,9 @@ class GradientSet:
         check(library().kolo_gradients_take_combined(self._pointer, self._taken, byref(count)))
         return self._taken[: count.value]
 
-    def wait_on(self, stream: int) -> None:
+    def wait_on(self, stream: int | None = None) -> None:
         """Blocks until all work on gradients in device memory is enqueued, and makes `stream` wait for the values."""
-        self._call(library().kolo_gradients_wait_on, stream)
+        self._call(library().kolo_gradients_wait_on, stream_for(stream, self._user_memory))
         self._is_open = False
 
     def set_samples(self, samples: float) -> None:
@@ -283,16 +289,19 @@ def _specs(gradients: Mapping[str, Any] | Sequence[Any]) -> dict[str, tuple[Grad
     return specs
 
 
+def _is_device(spec: Gradient, memory: Memory | None) -> bool:
+    return spec.is_device if memory is None else memory.is_device
+
+
 def _struct(name: str, spec: Gradient, memory: Memory | None) -> _c.kolo_gradient:
     assert spec.shape is not None
-    is_device = memory is not None and memory.is_device
     shape = tuple(spec.shape) or (1,)  # A scalar.
     return _c.kolo_gradient(
         name=name.encode(),
         shape=(c_size_t * len(shape))(*shape),
         num_dimensions=len(shape),
         dtype=_dtypes.of_any(spec.dtype).code,
-        memory=_c.KOLO_DEVICE if is_device else _c.KOLO_HOST,
+        memory=_c.KOLO_DEVICE if _is_device(spec, memory) else _c.KOLO_HOST,
         data=memory.address if memory is not None else None,
         compression=spec.compression.encode() if spec.compression else None,
         wire_dtype=_dtypes.wire_code(spec.wire_dtype),

@@ -9,6 +9,7 @@ from . import _c
 from ._buffers import Memory, memory_of
 from ._errors import DeadlineError, KoloError, UsageError
 from ._library import library
+from ._streams import stream_for
 from ._wait import Calls, Received, Ticket, received
 
 ANY_RANK: int = _c.KOLO_ANY_RANK
@@ -18,7 +19,7 @@ ANY_RANK: int = _c.KOLO_ANY_RANK
 class Messages(Calls):
     """The methods `send` and `recv` of a group. Only the sender and the receiver call them, without a name. Messages
     from one rank to another with the same tag are received in the order in which they were sent. Arrays in device
-    memory are used after the work enqueued on `stream`, a cudaStream_t; `stream=None` is the legacy default stream.
+    memory are used after the work enqueued on `stream`, as in collectives.
 
     A list of arrays is one message; their types may differ. The receiver passes a list of as many arrays, each of the
     same type and number of elements as in the send; any difference is a MismatchError, which quotes both lists. A list
@@ -39,7 +40,8 @@ class Messages(Calls):
         memory = _memories(x)
         subject = self._subject(f"send to rank {peer}, tag {tag}", peer)
         ticket = Ticket(self._handle, (self, memory), lambda _: None, subject)
-        ticket.begin(library().kolo_send, self._pointer, *_parameters(memory), peer, _tag(tag), stream)
+        on = stream_for(stream, memory)
+        ticket.begin(library().kolo_send, self._pointer, *_parameters(memory), peer, _tag(tag), on)
         return ticket.wait() if wait else ticket
 
     @overload
@@ -61,7 +63,8 @@ class Messages(Calls):
         source = "any rank" if is_any else f"rank {peer}"
         subject = self._subject(f"recv from {source}, tag {tag}", None if is_any else peer)
         ticket = Ticket(self._handle, (self, memory), received, subject)
-        call = (library().kolo_recv, self._pointer, *_parameters(memory), peer, _tag(tag), stream, None)
+        on = stream_for(stream, memory)
+        call = (library().kolo_recv, self._pointer, *_parameters(memory), peer, _tag(tag), on, None)
         if wait:
             return _receive(ticket, call)
         ticket.begin(*call)

@@ -12,6 +12,7 @@ from ._collectives import Scaled, call_of
 from ._errors import UsageError, check
 from ._handle import Owned, Owner
 from ._library import library
+from ._streams import stream_for
 from ._wait import Calls, Ticket
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ class RowSums(Calls):
         possible. Scales multiply each rank's sum of a row, and the result; they are equal on all ranks.
         For several tables of one type, pass lists of `indices`, `rows` and `height`. The tables share their exchanges,
         and the result is a list of `Rows`, each as from a call with that table alone.
-        `rows` in device memory are read after the work enqueued on `stream`, a cudaStream_t. Their sums are a `Memory`
+        `rows` in device memory are read after the work enqueued on `stream`, as in collectives. Their sums are a `Memory`
         in device memory, which `torch.as_tensor` and `cupy.asarray` turn into an array. `indices` are in host memory.
         """
         given = _given(indices, rows, height)
@@ -206,7 +207,7 @@ class RowSums(Calls):
             result=_dtypes.choice(_FORMS, result, "result"),
             exchange=_dtypes.choice(_FORMS, exchange, "exchange"),
         )
-        call = call_of(name, stream, scale_before, scale_after)
+        call = call_of(name, stream_for(stream, (each.rows for each in given)), scale_before, scale_after)
         tables = (_c.kolo_row_table * len(given))(*(each.parameter() for each in given))
         results = _Results(self, [each.width for each in given], isinstance(rows, (list, tuple)))
         ticket = Ticket(self._handle, (self, given), results, self._subject(name or "sparse_all_reduce"))

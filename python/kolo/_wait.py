@@ -230,6 +230,31 @@ class Ticket(Generic[Result]):
         self._buffers = None
         return self._finish(self._ticket)
 
+    def enqueued(self) -> bool:
+        """Returns whether `wait_on` would return at once: the work is enqueued on the device, or done. Never blocks."""
+        return bool(self._enqueued(None))
+
+    def wait_on(self, stream: int | None, timeout: float | None = None) -> None:
+        """Waits until the work of an operation in device memory is enqueued there, which is once all ranks have begun
+        it, and makes `stream`, a cudaStream_t, wait for the result; this thread does not wait for the device. Messages,
+        and operations that the host runs, are first done.
+
+        `timeout` and errors: as in `wait`. An error that comes after the work is enqueued ends the job.
+        """
+        step = stepper(library().kolo_ticket_wait_on, self._ticket, stream)
+        wait(step, timeout, self._handle.operation_timeout_ms, lambda: self._subject)
+
+    def enqueued_fileno(self) -> int:
+        """Works like `fileno`, for `enqueued`."""
+        descriptor = c_int()
+        self._enqueued(byref(descriptor))
+        return descriptor.value
+
+    def _enqueued(self, descriptor: Any) -> int:
+        enqueued = c_int()
+        check(library().kolo_ticket_enqueued(self._ticket, byref(enqueued), descriptor))
+        return enqueued.value
+
     def late_error(self, limit: float) -> DeadlineError:
         """Returns the error of a wait for the descriptor that has reached its limit of `limit` seconds."""
         return late_error(self._subject, 1000 * limit)

@@ -79,6 +79,16 @@ bool InFlight::wait_for(std::chrono::milliseconds limit) {
   return is_done;
 }
 
+void InFlight::wait(NativeStream stream) {
+  note_wait();
+  state_.order_within(group_->limit, stream, group_->progress_engine.get());
+}
+
+bool InFlight::wait_for(std::chrono::milliseconds limit, NativeStream stream) {
+  if (limit.count() > 0) note_wait();
+  return state_.order_at_most(limit, stream, group_->progress_engine.get());
+}
+
 Received InFlight::received() {
   const auto* const message = std::get_if<std::shared_ptr<MessageCall>>(&what_);
   check(message != nullptr && (*message)->kind == Message::Kind::kReceive,
@@ -149,6 +159,12 @@ bool Ticket::done() const { return operation_->state().done(); }
 void Ticket::wait() { operation_->wait(); }
 bool Ticket::wait_for(std::chrono::milliseconds limit) { return operation_->wait_for(limit); }
 int Ticket::event() { return operation_->state().event(); }
+bool Ticket::enqueued() const { return operation_->state().is_enqueued(); }
+void Ticket::wait(NativeStream stream) { operation_->wait(stream); }
+bool Ticket::wait_for(std::chrono::milliseconds limit, NativeStream stream) {
+  return operation_->wait_for(limit, stream);
+}
+int Ticket::enqueued_event() { return operation_->state().enqueued_event(); }
 Received Ticket::received() { return operation_->received(); }
 void Ticket::cancel() { operation_->cancel(); }
 std::vector<RowSums> Ticket::sums() { return operation_->sums(); }

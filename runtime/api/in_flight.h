@@ -56,6 +56,8 @@ class InFlight {
   // These are the functions of `Ticket`.
   void wait();
   bool wait_for(std::chrono::milliseconds limit);
+  void wait(NativeStream stream);
+  bool wait_for(std::chrono::milliseconds limit, NativeStream stream);
   Received received();
   void cancel();
   std::vector<RowSums> sums();

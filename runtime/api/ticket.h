@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "comm/base/native_stream.h"
 #include "comm/message/received.h"
 #include "runtime/calls/row_sums/row_sums.h"
 
@@ -39,6 +40,20 @@ class Ticket {
   /// event loop. It lives as long as the operation or a ticket of it; only poll it.
   /// Errors: KoloError(kResources) if no descriptor is left.
   int event();
+
+  // For operations in device memory. Their work is enqueued on the device once all ranks have begun
+  // them; later work on a stream that waits for an operation sees its result. Messages, and
+  // operations that the host runs, count as enqueued once they are done. Buffers stay in use until
+  // the operation is done.
+
+  /// Returns true once the work is enqueued. Never blocks.
+  bool enqueued() const;
+  /// These wait until the work is enqueued, and make `stream` wait for it; the calling thread does
+  /// not wait for the device. Errors: as `wait()`; an error that comes later ends the job.
+  void wait(NativeStream stream);
+  bool wait_for(std::chrono::milliseconds limit, NativeStream stream);
+  /// Returns a descriptor as `event()` does, which becomes readable when the work is enqueued.
+  int enqueued_event();
 
   /// Waits for a receive, then returns its source and number of elements. Errors: as `wait`;
   /// UsageError for any other operation.

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "comm/native/device_factory.h"
+#include "comm/native/group_factory.h"
 #include "runtime/options/version.h"
 
 namespace kolo {
@@ -154,3 +156,9 @@ int kolo_exit_status(kolo_status status) {
 }
 
 const char* kolo_version() { return kolo::kVersion; }
+
+int kolo_built_with(const char* name) {
+  const std::string_view library = kolo::text_or_empty(name);
+  const bool has_cuda = library == "cuda" && kolo::is_built_with_cuda();
+  return has_cuda || (library == "nccl" && kolo::is_built_with_nccl()) ? 1 : 0;
+}

@@ -199,6 +199,28 @@ kolo_status kolo_ticket_wait(kolo_ticket* ticket, int64_t timeout_ms, int* done)
   });
 }
 
+kolo_status kolo_ticket_wait_on(kolo_ticket* ticket, void* stream, int64_t timeout_ms, int* done) {
+  return guarded_on(ticket, "ticket", [&] {
+    const kolo::NativeStream on{stream};
+    bool is_ordered = true;
+    if (done != nullptr) *done = 0;
+    if (timeout_ms < 0) {
+      ticket->ticket.wait(on);
+    } else {
+      is_ordered = ticket->ticket.wait_for(std::chrono::milliseconds(timeout_ms), on);
+    }
+    if (done != nullptr) *done = is_ordered ? 1 : 0;
+  });
+}
+
+kolo_status kolo_ticket_enqueued(kolo_ticket* ticket, int* enqueued, int* descriptor) {
+  return guarded_on(ticket, "ticket", [&] {
+    check_given(enqueued, "enqueued");
+    if (descriptor != nullptr) *descriptor = ticket->ticket.enqueued_event();
+    *enqueued = ticket->ticket.enqueued() ? 1 : 0;
+  });
+}
+
 kolo_status kolo_ticket_event(kolo_ticket* ticket, int* descriptor) {
   return guarded_on(ticket, "ticket", [&] {
     check_given(descriptor, "descriptor");

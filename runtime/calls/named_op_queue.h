@@ -68,6 +68,7 @@ class NamedOpQueue final : public BucketOwner {
   /// Releases ownership of the bucket.
   std::optional<BucketId> take_bucket() { return std::exchange(bucket_, std::nullopt); }
 
+  void bucket_enqueued(std::size_t index) override;
   void bucket_finished(std::size_t index) override;
   std::string_view stand_in(std::uint64_t uses) override;
   bool has_queued_uses() const override { return !queue_.empty(); }

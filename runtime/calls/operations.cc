@@ -80,6 +80,11 @@ void Operations::advance(NamedOpQueue& queue) {
   }
 }
 
+void Operations::enqueued(const NamedOpQueue& queue) {
+  queue.head().ticket->enqueued(context_.copies->device(),
+                                context_.executor.finished_event(*queue.bucket()));
+}
+
 bool Operations::accept(const Frame& decision) {
   if (const auto retirement = retirements_.extract(decision.key); !retirement.empty()) {
     retire(retirement.mapped().name, decision);

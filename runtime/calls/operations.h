@@ -90,6 +90,8 @@ class Operations {
 
   /// Proposes or starts the head of the queue, as `need()` says.
   void advance(NamedOpQueue& queue);
+  /// Notes in the head's ticket that its work is enqueued on the device.
+  void enqueued(const NamedOpQueue& queue);
 
  private:
   using Queues = std::map<std::string, NamedOpQueue>;  // by name

@@ -85,6 +85,8 @@ const char* kolo_status_name(kolo_status status);
 int kolo_exit_status(kolo_status status);
 /* Returns the version of the library: "0.1.0". */
 const char* kolo_version(void);
+/* Returns 1 if the library was built with "cuda" or "nccl", whichever is the name, else 0. */
+int kolo_built_with(const char* name);
 
 /* --- Tensors ---------------------------------------------------------------------------------- */
 
@@ -383,6 +385,14 @@ kolo_status kolo_ticket_test(kolo_ticket* ticket, int* done);
  * for `operation_timeout`, then returns KOLO_TIMEOUT. Returns the operation's error. Any thread may
  * call it, any number of times. */
 kolo_status kolo_ticket_wait(kolo_ticket* ticket, int64_t timeout_ms, int* done);
+/* Works like `kolo_ticket_wait`, for an operation in device memory: waits only until its work is
+ * enqueued on the device, which is once all ranks have begun it, and makes `stream` wait for that
+ * work. Messages, and operations that the host runs, are first done. The buffers stay in use until
+ * the ticket is done. */
+kolo_status kolo_ticket_wait_on(kolo_ticket* ticket, void* stream, int64_t timeout_ms, int* done);
+/* Writes whether `kolo_ticket_wait_on` would not wait. Unless `descriptor` is NULL, also writes a
+ * descriptor like that of `kolo_ticket_event`, which becomes readable then. */
+kolo_status kolo_ticket_enqueued(kolo_ticket* ticket, int* enqueued, int* descriptor);
 /* Writes a descriptor that becomes readable when the operation is done, for poll, epoll or an event
  * loop. The ticket owns it; only poll it. */
 kolo_status kolo_ticket_event(kolo_ticket* ticket, int* descriptor);

@@ -2,8 +2,11 @@
 // thread with a stream. ThreadSanitizer thus sees all synchronisation between them.
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <stdexcept>
 
 #include "runtime/engine/connect.h"
@@ -75,12 +78,19 @@ class DeviceRank {
     return set.iterations().wait(kLimit, {&stream()}, progress_engine_.get());
   }
 
-  /// Runs an operation after the work enqueued on the user's stream.
-  void run(Operation operation) {
+  /// Starts an operation after the work enqueued on the user's stream.
+  std::shared_ptr<TicketState> begin(Operation operation) {
     operation.ready = stream_so_far();
     auto shared = std::make_shared<Operation>(std::move(operation));
     engine_->submit(shared);
-    shared->ticket->wait(kLimit, progress_engine_.get());
+    return shared->ticket;
+  }
+  void run(Operation operation) {
+    begin(std::move(operation))->wait(kLimit, progress_engine_.get());
+  }
+  /// Makes a stream wait for an operation.
+  bool order(TicketState& ticket, HostStream& stream) {
+    return ticket.order_at_most(kLimit, {&stream}, progress_engine_.get());
   }
   /// Starts a message after the work enqueued on the user's stream.
   std::shared_ptr<MessageCall> start(Message::Kind kind, const BufferView& buffer, int peer) {
@@ -208,6 +218,76 @@ TEST(DeviceThreads, BuffersTravelBehindTheirStreams) {
     }
     rank.close();
   });
+}
+
+// The stream of the operation does not advance until another stream waits for the operation.
+TEST(DeviceThreads, AStreamWaitsForAnOperationInFlight) {
+  auto endpoints = make_memory_rendezvous(kRanks, kLimit);
+  HostCommunicatorHub hub({0, 1, 2});
+  test::run_ranks(kRanks, [&](const test::RankRun& run) {
+    DeviceRank rank(*endpoints[static_cast<std::size_t>(run.rank())], hub);
+    const auto other = rank.device().make_stream();
+    for (int iteration = 0; iteration < kIterations; ++iteration) {
+      std::vector<float> sums(kCount, static_cast<float>(run.rank() + iteration));
+      std::vector<float> seen(kCount);
+      std::atomic<bool> gate{false};
+      rank.stream().enqueue([&gate] { return gate.load(); });
+      const auto ticket = rank.begin({.kind = OperationKind::kAllReduce,
+                                      .name = "x",
+                                      .memory = MemoryKind::kDevice,
+                                      .tensors = {{.result = sums.data(), .count = kCount}}});
+      if (!rank.order(*ticket, as_host(*other))) throw std::runtime_error("not enqueued in time");
+      if (ticket->done()) throw std::runtime_error("it is done before its input");
+      const auto bytes = kCount * sizeof(float);
+      as_host(*other).enqueue([&sums, &seen, bytes] {
+        std::memcpy(seen.data(), sums.data(), bytes);
+        return true;
+      });
+      const auto end = rank.device().make_event();
+      other->record(*end);
+      gate = true;
+      run.poll_until([] { return false; }, [&] { return end->done(); });
+      ticket->wait(kLimit);
+      if (seen != std::vector<float>(kCount, static_cast<float>(3 + 3 * iteration))) {
+        throw std::runtime_error("element 0 is " + std::to_string(seen[0]));
+      }
+      if (!rank.order(*ticket, as_host(*other))) throw std::runtime_error("it is done");
+    }
+    rank.close();
+  });
+}
+
+TEST(TicketState, IsEnqueuedOnceItIsDone) {
+  TicketState ticket;
+  EXPECT_FALSE(ticket.is_enqueued());
+  EXPECT_FALSE(ticket.order_at_most(std::chrono::milliseconds(0), {}, nullptr));
+  pollfd news{.fd = ticket.enqueued_event(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&news, 1, 0), 0);
+  EXPECT_TRUE(ticket.is_watched());
+  ticket.fail({.code = ErrorCode::kPeerLost, .what = "gone"});
+  EXPECT_EQ(::poll(&news, 1, 0), 1);
+  EXPECT_THROW(ticket.order_at_most(kLimit, {}, nullptr), KoloError);
+}
+
+TEST(TicketState, GivesStreamsTheEventOfItsWork) {
+  SeededHostDevice device(1);
+  const auto work = device.make_stream(), other = device.make_stream();
+  const auto end = device.make_event(), seen = device.make_event();
+  bool gate = false;
+  as_host(*work).enqueue([&gate] { return gate; });
+  work->record(*end);
+  TicketState ticket;
+  pollfd news{.fd = ticket.enqueued_event(), .events = POLLIN, .revents = 0};
+  ticket.enqueued(device, *end);
+  EXPECT_EQ(::poll(&news, 1, 0), 1);
+  EXPECT_FALSE(ticket.done());
+  EXPECT_TRUE(ticket.order_at_most(std::chrono::milliseconds(0), {&as_host(*other)}, nullptr));
+  other->record(*seen);
+  device.settle();
+  EXPECT_FALSE(seen->done());
+  gate = true;
+  device.settle();
+  EXPECT_TRUE(seen->done());
 }
 
 }  // namespace

@@ -125,8 +125,12 @@ void HostDeviceBase::record(NativeStream stream, Event& event) {
 }
 
 void HostDeviceBase::wait(NativeStream stream, const Event& event) {
-  check(stream.handle != nullptr, "there is no stream that could wait");
+  if (stream.handle == nullptr) return wait_in_thread(event);
   static_cast<HostStream*>(stream.handle)->wait(event);
+}
+
+void HostDeviceBase::wait_in_thread(const Event&) {
+  throw UsageError("there is no stream that could wait");
 }
 
 AllocationCounts HostDeviceBase::allocation_counts() const {

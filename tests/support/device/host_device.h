@@ -57,7 +57,7 @@ class HostKernels final : public DeviceKernels {
 ///
 /// A NativeStream is a HostStream* of the same device. A null handle means that the caller has no
 /// stream and that its work is already done: `record` then returns a completed event, and `wait`
-/// throws UsageError, because such a caller must poll the event.
+/// calls `wait_in_thread`.
 class HostDeviceBase : public Device {
  public:
   std::unique_ptr<Stream> make_stream() final;
@@ -83,6 +83,9 @@ class HostDeviceBase : public Device {
 
  private:
   virtual std::unique_ptr<Stream> open_stream() = 0;
+  /// Makes a caller without a stream wait. By default throws UsageError, because such a caller must
+  /// poll the event.
+  virtual void wait_in_thread(const Event& event);
 
   HostKernels kernels_;
   const std::shared_ptr<HostDeviceMemory> memory_ = std::make_shared<HostDeviceMemory>();
@@ -93,7 +96,7 @@ class HostDeviceBase : public Device {
 /// Host memory that behaves like an accelerator. Every stream has a thread that runs concurrently
 /// with the caller, so a missing wait gives a wrong result or a report of ThreadSanitizer. Memory
 /// is poisoned.
-class HostDevice final : public HostDeviceBase {
+class HostDevice : public HostDeviceBase {
  public:
   std::string describe() const override { return "host threads"; }
 
