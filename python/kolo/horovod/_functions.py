@@ -46,6 +46,7 @@ class _Place:
     number: int
     shape: tuple[int, ...]
     dtype: torch.dtype
+    device: str
 
 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, model: Any = None) -> None:
@@ -60,13 +61,14 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
 
     def place_of(tensor: Tensor) -> _Place:
         tensors.append(tensor)
-        return _Place(len(tensors) - 1, tuple(tensor.shape), tensor.dtype)
+        return _Place(len(tensors) - 1, tuple(tensor.shape), tensor.dtype, tensor.device.type)
 
     state = tree_map_only(Tensor, place_of, optimizer.state_dict()) if rank() == root_rank else None
     state = broadcast_object(state, root_rank, "optimizer state")
     if rank() != root_rank:
         _check_parameters(optimizer, state)
-        tensors = [torch.empty(each.shape, dtype=each.dtype) for each in tree_leaves(state) if isinstance(each, _Place)]
+        places = [each for each in tree_leaves(state) if isinstance(each, _Place)]
+        tensors = [torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in places]
     broadcast_parameters([(f"optimizer state.{index}", each) for index, each in enumerate(tensors)], root_rank)
     if rank() != root_rank:
         _take(optimizer, tree_map_only(_Place, lambda place: tensors[place.number], state))

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from kolo import Gradient, GradientSet
+from kolo.torch._devices import gpu, stream_of, wait_for
 from kolo.torch._parameters import call_on_gradients
 from kolo.torch._tensors import tensor_at
 
@@ -99,7 +100,7 @@ class Exchange:
                 self._send(dense)
         self._exchange_rows()
         if self._set is not None:
-            self._set.wait()
+            wait_for(self._set, self._views())
         for dense in self._dense.values():
             self._receive(dense)
         self.reset()
@@ -113,9 +114,12 @@ class Exchange:
             return
         for dense in self._dense.values():
             if not dense.is_sent:
-                self._set.absent(dense.place)
+                self._set.absent(dense.place, stream=stream_of(dense.view))
             dense.is_sent = False
-        self._set.wait()
+        wait_for(self._set, self._views())
+
+    def _views(self) -> list[Tensor]:
+        return [dense.view for dense in self._dense.values()]
 
     def _agree(self) -> None:
         """Agrees with the other ranks on which gradients are sparse, and on names, shapes and types of dense
@@ -147,7 +151,7 @@ class Exchange:
         assert self._set is not None
         gradient = dense.parameter.grad
         if gradient is None:
-            self._set.absent(dense.place)
+            self._set.absent(dense.place, stream=stream_of(dense.view))
         else:
             if gradient.is_sparse:
                 if not self._sparse_as_dense:
@@ -159,7 +163,7 @@ class Exchange:
             dense.write(gradient)
             if self._predivide_factor != 1.0:
                 dense.view.div_(self._predivide_factor)
-            self._set.ready(dense.place)
+            self._set.ready(dense.place, stream=stream_of(dense.view))
         dense.is_sent = True
 
     def _receive(self, dense: _Dense) -> None:
@@ -214,7 +218,7 @@ class _Dense:
         sample = parameter.detach()
         if self._compression is not None:
             sample, self._context = compression.compress(torch.zeros_like(sample))
-        self.gradient = Gradient(sample.shape, sample.dtype, wire_dtype=wire_dtype)
+        self.gradient = Gradient(sample.shape, sample.dtype, wire_dtype=wire_dtype, is_device=gpu().holds(sample))
 
     def write(self, gradient: Tensor) -> None:
         if self._compression is not None:

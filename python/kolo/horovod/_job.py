@@ -12,6 +12,8 @@ from torch.distributed import PrefixStore
 
 import kolo
 from kolo import KoloError, UsageError
+from kolo._library import library
+from kolo.torch._devices import open_options
 from kolo.torch._jobs import meet_by_environment, open_job
 from kolo.torch._tensors import number_memory
 
@@ -75,9 +77,9 @@ def _open() -> kolo.Runtime:
     torch.distributed; otherwise they meet as in `kolo.open`, under mpirun through PMIx."""
     meeting = meet_by_environment("env://")
     if meeting is None:
-        return kolo.open()
+        return kolo.open(**open_options(by_local_rank=True))
     store, rank, size = next(meeting)
-    return open_job(PrefixStore("kolo.horovod", store), rank, size)
+    return open_job(PrefixStore("kolo.horovod", store), rank, size, **open_options(by_local_rank=True))
 
 
 _current: Job | None = None
@@ -339,9 +341,14 @@ def _no() -> bool:
     return False
 
 
-mpi_enabled = mpi_built = gloo_enabled = gloo_built = ddl_built = ccl_built = cuda_built = rocm_built = _no
+mpi_enabled = mpi_built = gloo_enabled = gloo_built = ddl_built = ccl_built = rocm_built = _no
+
+
+def cuda_built() -> bool:
+    """Returns whether this build of Kolo takes CUDA tensors."""
+    return bool(library().kolo_built_with(b"cuda"))
 
 
 def nccl_built() -> int:
-    """Returns 0, because tensors are in host memory."""
-    return 0
+    """Returns 1 if this build of Kolo has NCCL, which CUDA tensors need, else 0."""
+    return int(library().kolo_built_with(b"nccl"))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kolo import Ticket
 from kolo.torch._completions import completions, descriptor_of
+from kolo.torch._devices import gpu, on_gpu
 from kolo.torch._work import KoloWork, nothing
 
 from ._job import Job, ProcessSet, current, internal_errors
@@ -36,7 +37,7 @@ class Operation(KoloWork):
     """An operation that keeps its result. The result is `value` once `finish` has run."""
 
     def __init__(self, tickets: Sequence[Ticket], value: Any, finish: Callable[[], None] = nothing) -> None:
-        super().__init__(tickets, finish, value, None)
+        super().__init__(tickets, finish, value, None, on_gpu(value))
 
     done = KoloWork.is_completed
 
@@ -55,12 +56,13 @@ class Staged:
         self._begin = begin
         self._after = after
         self._first = KoloWork([first], self._start, None, None)
+        self._here = gpu().here()  # The second stage uses tensors after the work of this thread.
 
         def step() -> int | None:
             if not first.done():
                 return descriptor_of(first)
             with contextlib.suppress(Exception):  # Callers of `result` get the error.
-                self._first.wait()
+                self._settle()
             # Otherwise Kolo would count this thread as one that may still submit operations for which other ranks wait.
             job.runtime.leave_thread()
             return None
@@ -71,18 +73,25 @@ class Staged:
     def _start(self) -> None:
         if self._after is not None:
             with contextlib.suppress(Exception):  # `after` raises its errors itself.
-                self._after._first.wait()
+                self._after._settle()
             self._after = None
         self._rest = self._begin()
+
+    def _settle(self) -> None:
+        """Waits for the first stage, which starts the second one, in the stream of the call."""
+        with self._here():
+            self._first.wait()
 
     def done(self) -> bool:
         if not self._first.is_completed():
             return False
         # True also if the first stage has failed: `result` then raises its error at once.
-        return self._first.exception() is not None or self._started().done()
+        with self._here():
+            has_failed = self._first.exception() is not None
+        return has_failed or self._started().done()
 
     def result(self) -> Any:
-        self._first.wait()
+        self._settle()
         return self._started().result()
 
     def _started(self) -> Handle:

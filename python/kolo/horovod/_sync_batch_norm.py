@@ -59,7 +59,7 @@ class _Normalize(torch.autograd.Function):
     def forward(ctx: Any, input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
         axes = [axis for axis in range(input.dim()) if axis != 1]
         count = input.numel() // max(1, input.shape[1])
-        here = torch.zeros((1, 3, input.shape[1]), dtype=torch.float64)
+        here = torch.zeros((1, 3, input.shape[1]), dtype=torch.float64, device=input.device)
         if count > 0:
             here[0, 0] = count
             here[0, 2], here[0, 1] = torch.var_mean(input.double(), axes, correction=0)

@@ -1,4 +1,4 @@
-"""Kolo in PyTorch: the backend `kolo` of torch.distributed, for CPU tensors.
+"""Kolo in PyTorch: the backend `kolo` of torch.distributed, for tensors on the CPU and on CUDA devices.
 
     torch.distributed.init_process_group("kolo")                            # under torchrun
     torch.distributed.init_process_group("kolo", init_method="kolo://")     # mpirun, srun, torchrun or none
@@ -19,7 +19,7 @@ from ._hooks import TopKState, bf16_hook, fp16_hook, topk_hook
 from ._local import DiLoCo, LocalSGD
 from ._optimizer import DistributedOptimizer
 from ._parameters import broadcast_parameters, check_equal
-from ._process_group import create, jobs
+from ._process_group import DEVICES, create, jobs
 
 __all__ = [
     "DiLoCo", "DistributedOptimizer", "LocalSGD", "TopKState", "balanced_batches", "bf16_hook", "broadcast_parameters", "check_equal", "fp16_hook",
@@ -31,7 +31,7 @@ def register() -> None:
     """Registers the backend and the rendezvous with torch.distributed. Repeated calls do nothing."""
     if "KOLO" not in torch.distributed.Backend._plugins:
         make: Any = create  # `create` returns a Backend or a ProcessGroup, by torch's version.
-        torch.distributed.Backend.register_backend("kolo", make, extended_api=True, devices=["cpu"])
+        torch.distributed.Backend.register_backend("kolo", make, extended_api=True, devices=DEVICES)
         register_rendezvous_handler("kolo", jobs.meet)
 
 

@@ -20,6 +20,8 @@ import kolo
 from kolo import UsageError
 from kolo._wait import SLICE_MS
 
+from ._devices import gpu
+
 if TYPE_CHECKING:
     from ._work import KoloWork
 
@@ -103,11 +105,11 @@ _RETRY_S = 0.01
 _LONGEST_S = 3600.0
 
 
-def descriptor_of(awaited: Any) -> int:
-    """Returns a descriptor that becomes readable when there is news of `awaited`, or a placeholder if none can be
-    made."""
+def descriptor_of(awaited: Any, made: Callable[[Any], int] | None = None) -> int:
+    """Returns a descriptor that becomes readable when there is news of `awaited`, or a placeholder if none can be made.
+    `made` makes the descriptor; None: the method `fileno`."""
     try:
-        return int(awaited.fileno())
+        return int(awaited.fileno() if made is None else made(awaited))
     except kolo.KoloError:
         return _NO_DESCRIPTOR
 
@@ -115,8 +117,9 @@ def descriptor_of(awaited: Any) -> int:
 class Promise:
     """A future that a Python thread completes, with a value or an error."""
 
-    def __init__(self) -> None:
-        self._outcome: torch.futures.Future[Any] = torch.futures.Future()
+    def __init__(self, on_gpu: torch.Tensor | None = None) -> None:
+        """`on_gpu` is a tensor of the value on a GPU, or None."""
+        self._outcome: torch.futures.Future[Any] = torch.futures.Future() if on_gpu is None else gpu().future(on_gpu)
         # C++ also sees an error that a callback raises, but not one of `set_exception`.
         self.future: torch.futures.Future[Any] = self._outcome.then(lambda done: _value_of(done.value()))
         self._callbacks = running() or Callbacks()
@@ -137,6 +140,10 @@ class _Failure:
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
+
+    def __reduce__(self) -> Any:
+        """Called by torch, which looks for tensors in the value of a future on a GPU."""
+        return _Failure, (RuntimeError(),)
 
 
 def _value_of(outcome: Any) -> Any:
@@ -226,15 +233,16 @@ class Completions:
     def future_of(self, work: KoloWork) -> torch.futures.Future[Any]:
         """Returns a future of the value of `work`. In a callback that a completing thread runs, this waits, and the
         future already is complete. Otherwise its callbacks run after the callbacks of earlier futures that are due."""
-        promise = Promise()
+        promise = Promise(work.on_gpu)
         end = time.monotonic() + work.limit
 
         def step() -> int | None:
-            pending = work.pending()
+            pending = work.awaited()
             if pending is None:
-                promise.keep(lambda: work.wait() and work.finish())
+                with work.aside():
+                    promise.keep(lambda: work.wait() and work.finish())
             elif time.monotonic() < end:
-                return descriptor_of(pending)
+                return descriptor_of(pending, work.descriptor_of)
             else:
                 raise pending.late_error(work.limit)
             return None
@@ -246,7 +254,7 @@ class Completions:
             self._wait_for(work, end)
             self._advance(_Watch(0, step, fail, end))
             fail(_at_the_end())  # Does nothing if the future is complete.
-        elif work.pending() is None and Callbacks.left == 0:
+        elif work.awaited() is None and Callbacks.left == 0:
             step()
         else:
             self.watch(step, fail, end)
@@ -274,7 +282,7 @@ class Completions:
     def _wait_for(self, work: KoloWork, end: float) -> None:
         """Waits in this thread until the work is over or the process ends."""
         with self.resting():
-            while (pending := work.pending()) is not None and time.monotonic() < end and not self._is_over:
+            while (pending := work.awaited()) is not None and time.monotonic() < end and not self._is_over:
                 with contextlib.suppress(kolo.KoloError):  # The work keeps its error; a timeout only ends the slice.
                     pending.wait(SLICE_MS / 1000)
 

@@ -62,6 +62,13 @@ class _Agreement:
     def fileno(self) -> int:
         return self._ticket.fileno()
 
+    # Messages are exchanged by the host, also those in device memory.
+    enqueued = done
+    enqueued_fileno = fileno
+
+    def wait_on(self, stream: int | None, timeout: float | None = None) -> None:
+        self.wait(timeout)
+
     def late_error(self, limit: float) -> kolo.DeadlineError:
         return self._ticket.late_error(limit)
 

@@ -19,8 +19,10 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 import kolo
+from kolo import UsageError
 
 from ._completions import Promise, completions, descriptor_of
+from ._devices import gpu, on_gpu
 from ._operations import Operations
 from ._parameters import AnyGroup, ParameterGradients, backend_of, group_of
 
@@ -71,6 +73,8 @@ class TopKState(ParameterGradients):
             module = model.module
             process_group = model.process_group if process_group is None else process_group
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        if (found := on_gpu(list(module.parameters()))) is not None:
+            raise UsageError(f"TopKState takes gradients in host memory, not those on {found.device}")
         super().__init__(
             ((name, each) for name, each in module.named_parameters() if each.requires_grad and name not in ignored),
             group_of(process_group),
@@ -163,7 +167,8 @@ class TopKState(ParameterGradients):
 def bf16_hook(group: Optional[dist.ProcessGroup], bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """Averages a bucket in bfloat16. `group` is the process group; None means the group of all ranks."""
     backend = backend_of(group)
-    if not isinstance(backend, Operations) or bucket.buffer().dtype not in (torch.float32, torch.float64):
+    is_cast = bucket.buffer().dtype in (torch.float32, torch.float64) and not gpu().holds(bucket.buffer())
+    if not isinstance(backend, Operations) or not is_cast:
         return _averaged(group, bucket, torch.bfloat16)
     # Kolo converts while it copies.
     future = backend.average_as(bucket.buffer(), "bfloat16").get_future()

@@ -13,6 +13,7 @@ from torch.distributed.rendezvous import rendezvous
 
 import kolo
 
+from ._devices import open_options
 
 Meeting = tuple[Store, int, int]
 """A store that all ranks share, this rank, and the number of ranks."""
@@ -67,9 +68,8 @@ def open_job(store: Any, rank: int, size: int, **options: Any) -> kolo.Runtime:
         raise kolo.ConfigError(f"two processes are rank {rank}, {other} and {me}: {question}")
     # A store may outlive jobs, so each round of ranks has its own keys.
     comers = store.add("kolo ranks", 1)
-    job = kolo.open(
-        store=TorchStore(store), rank=rank, world_size=size, job=f"kolo {(comers - 1) // size}", **options
-    )
+    place: dict[str, Any] = {"store": TorchStore(store), "rank": rank, "world_size": size, "job": f"kolo {(comers - 1) // size}"}
+    job = kolo.open(**place, **{**open_options(), **options})
     if store.add(claim, 0) != times:
         why = f"another process has come as rank {rank} beside {me}: {question}"
         job.abort(why)
@@ -97,7 +97,7 @@ class Jobs:
         if meeting is not None:
             yield from meeting
             return
-        self._launched = job = kolo.open(operation_timeout=_milliseconds(timeout))
+        self._launched = job = kolo.open(operation_timeout=_milliseconds(timeout), **open_options())
         _check(url, job)
         yield _store(job, timeout), job.rank, job.world_size
         raise RuntimeError("kolo:// meets once; destroy the process group before the next init_process_group")

@@ -232,14 +232,15 @@ class Operations:
     def _exchange(self, sent: list[Tensor], got: list[Tensor], staging: Staging, result: list[Tensor]) -> KoloWork:
         self._order.begin("all_to_all with counts", 1)
         self._sequence += 1
-        return self._work(exchange(self.group, sent, got, self._sequence), staging.finish, result)
+        return self._work(exchange(self.group, sent, got, self._sequence), staging.finish, result, staging.on_gpu)
 
     # --- messages ----------------------------------------------------------------------------------
 
     def send(self, tensors: list[Tensor], peer: int, tag: int = 0) -> KoloWork:
         tensor = _only(tensors)
-        ticket = self.group.send(moved_memory(Staging().read(tensor)), peer, tag, wait=False)
-        return self._work([ticket], nothing, tensors)
+        staging = Staging()
+        ticket = self.group.send(moved_memory(staging.read(tensor)), peer, tag, wait=False)
+        return self._work([ticket], nothing, tensors, staging.on_gpu)
 
     def recv(self, tensors: list[Tensor], peer: int, tag: int = 0) -> KoloWork:
         return self._receive(tensors, peer, tag)
@@ -251,7 +252,8 @@ class Operations:
         tensor = _only(tensors)
         staging = Staging()
         buffer = moved_memory(staging.written(tensor))
-        return self._work([self.group.recv(buffer, peer, tag, wait=False)], staging.finish, tensors)
+        ticket = self.group.recv(buffer, peer, tag, wait=False)
+        return self._work([ticket], staging.finish, tensors, staging.on_gpu)
 
     # --- batches -----------------------------------------------------------------------------------
 
@@ -302,10 +304,12 @@ class Operations:
     ) -> KoloWork:
         self._order.begin(call.__name__, *(tensor.nbytes for tensor in result))
         self._sequence += 1
-        return self._work([call(*arguments, wait=False, **keywords)], staging.finish, result)
+        return self._work([call(*arguments, wait=False, **keywords)], staging.finish, result, staging.on_gpu)
 
-    def _work(self, tickets: Sequence[Awaited], finish: Callable[[], None], result: Any) -> KoloWork:
-        work = KoloWork(tickets, finish, result, self._options._timeout)
+    def _work(
+        self, tickets: Sequence[Awaited], finish: Callable[[], None], result: Any, on_gpu: Tensor | None = None
+    ) -> KoloWork:
+        work = KoloWork(tickets, finish, result, self._options._timeout, on_gpu)
         if self._batch is not None:
             self._batch.append(work)
         return work

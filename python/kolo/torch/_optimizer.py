@@ -145,13 +145,13 @@ class DistributedOptimizer(WrappedOptimizer):
                 if parameter.grad is not view or view._version != self._sent[index]:
                     changed.append(self._gradients.names[index])
             elif parameter.grad is None:
-                self.gradients.absent(index)
+                self._gradients.absent(index)
                 self._sent[index] = view._version
             else:
                 self._adopt(index)
                 self._send(index)
             parameter.grad = view
-        self.gradients.wait()
+        self._gradients.wait()
         self._passes = [0] * len(self._passes)
         self._sent = [None] * len(self._sent)
         self._is_synchronized = True
@@ -215,7 +215,7 @@ class DistributedOptimizer(WrappedOptimizer):
 
     def _send(self, index: int) -> None:
         self._sent[index] = self._gradients.views[index]._version
-        self.gradients.ready(index)
+        self._gradients.ready(index)
 
     def _averaged(self, closure: Callable[[], Any]) -> Any:
         with torch.enable_grad():

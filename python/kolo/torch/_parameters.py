@@ -13,8 +13,9 @@ from torch.distributed import ProcessGroup
 import kolo
 from kolo import UsageError
 
+from ._devices import gpu, stream_of, wait_for
 from ._operations import Operations
-from ._tensors import Staging, moved_memory, resolved, tensor_at
+from ._tensors import Staging, check_device, moved_memory, resolved, tensor_at
 
 AnyGroup = Union[ProcessGroup, kolo.Group, None]
 Tensors = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tensor]]
@@ -34,12 +35,15 @@ def group_of(group: AnyGroup) -> kolo.Group:
 
 
 def backend_of(group: ProcessGroup | None) -> Any:
-    """Returns the backend for CPU tensors of a process group; None means the default one."""
+    """Returns the backend of a process group, by preference Kolo's; None means the default group."""
     if group is None:
         group = torch.distributed.group.WORLD
         if group is None:
             raise UsageError("there is no process group; call init_process_group('kolo'), or pass a group of Kolo")
-    return group if isinstance(group, Operations) else group._get_backend(torch.device("cpu"))
+    if isinstance(group, Operations):
+        return group
+    backends = [group._get_backend(device) for device in group._device_types]
+    return next((each for each in backends if isinstance(each, Operations)), backends[0])
 
 
 def call_on_gradients(parameters: Iterable[Tensor], owner: Any, call: Callable[[Any, int], None]) -> None:
@@ -73,14 +77,18 @@ class ParameterGradients:
     ) -> None:
         """Registers the gradients. Collective. `options` are as in `Group.register_gradients`.
 
-        Errors: UsageError, which names the parameter, for a duplicate name, or for a parameter that is not on the CPU
-                or has no real floating-point elements; MismatchError, the same on all ranks, if their models differ.
+        Errors: UsageError, which names the parameter, for a duplicate name, or for a parameter that is neither on the
+                CPU nor on the GPU, or has no real floating-point elements; MismatchError, the same on all ranks, if
+                their models differ.
         """
         parameters = _checked(named_parameters)
         group = _with_room(group, kind, parameters.values())
         self.set = group.register_gradients(
             group._new_name(kind),
-            {name: kolo.Gradient(tuple(each.shape), each.dtype) for name, each in parameters.items()},
+            {
+                name: kolo.Gradient(tuple(each.shape), each.dtype, is_device=gpu().holds(each))
+                for name, each in parameters.items()
+            },
             **options,
         )
         self.names = self.set.names
@@ -101,6 +109,17 @@ class ParameterGradients:
                 f"rank {self._group.rank}: a gradient of a parameter of shape {list(parameter.shape)} is none of "
                 f"{self.set.name!r}: the parameter was made, or required no gradient, when that was set up"
             ) from None
+
+    def ready(self, index: int) -> None:
+        """Marks a gradient, after the work enqueued on the current stream."""
+        self.set.ready(index, stream=stream_of(self.views[index]))
+
+    def absent(self, index: int) -> None:
+        self.set.absent(index, stream=stream_of(self.views[index]))
+
+    def wait(self) -> None:
+        """Waits for the averages, as `wait_for` of _devices.py."""
+        wait_for(self.set, self.views)
 
     def check(self, index: int, gradient: Tensor) -> None:
         """Raises UsageError unless `gradient` is a dense tensor."""
@@ -139,11 +158,11 @@ class ParameterGradients:
 def broadcast_parameters(tensors: Tensors, root: int = 0, group: AnyGroup = None) -> None:
     """Copies values from rank `root` to all ranks. `tensors` is a module, whose parameters and buffers are copied, a
     state dict, or a list of tensors. Collective; all ranks pass tensors of equal types and shapes in the same order."""
-    by_dtype: dict[torch.dtype, list[Tensor]] = {}
+    by_kind: dict[tuple[torch.dtype, bool], list[Tensor]] = {}
     for each in _named(tensors).values():
         if each.numel() > 0:
-            by_dtype.setdefault(each.dtype, []).append(each)
-    for alike in by_dtype.values():
+            by_kind.setdefault((each.dtype, gpu().holds(each)), []).append(each)
+    for alike in by_kind.values():
         staging = Staging()
         group_of(group).broadcast([moved_memory(staging.written(each)) for each in alike], root)
         staging.finish()
@@ -169,8 +188,7 @@ def _checked(named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor
     for name, parameter in named_parameters:
         if name in parameters:
             raise UsageError(f"two parameters are called {name!r}")
-        if parameter.device.type != "cpu":
-            raise UsageError(f"the parameter {name!r} is on {parameter.device}; kolo.torch takes those on the CPU")
+        check_device(parameter, f"the parameter {name!r}")
         if parameter.dtype not in _FLOATS:
             types = ", ".join(map(str, _FLOATS))
             raise UsageError(f"the parameter {name!r} is of {parameter.dtype}; kolo.torch averages {types}")

@@ -14,9 +14,13 @@ from ._jobs import Jobs
 from ._operations import Leave, Operations
 
 
+DEVICES = ["cpu", "cuda"]
+"""The devices whose tensors Kolo takes."""
+
+
 class KoloBackend(Operations, Backend):
-    """The form for torch 2.14 and later: a backend for the CPU tensors of a process group, which may have other
-    backends for other devices."""
+    """The form for torch 2.14 and later: a backend for the tensors of a process group on the CPU, on CUDA devices, or
+    on both; it may have other backends for the others."""
 
     def __init__(self, group: kolo.Group, name: str, timeout: timedelta, leave: Leave) -> None:
         super().__init__(group, timeout, leave)
@@ -57,7 +61,7 @@ class KoloProcessGroup(Operations, ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        return [torch.device("cpu")]
+        return [torch.device(each) for each in DEVICES]
 
     # --- operations by their names in older torch ------------------------------------------------------
 

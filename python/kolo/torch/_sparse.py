@@ -8,8 +8,9 @@ from typing import Any, Callable, Sequence
 import torch
 from torch import Tensor
 
-from kolo import Group, Ticket
+from kolo import Group, Ticket, UsageError
 
+from ._devices import gpu
 from ._tensors import resolved
 
 
@@ -40,6 +41,8 @@ class _Table:
     """A sparse tensor as a table, which has a row for each index of the sparse dimensions."""
 
     def __init__(self, tensor: Tensor) -> None:
+        if gpu().holds(tensor):
+            raise UsageError(f"Kolo sums sparse tensors of torch in host memory, and one is on {tensor.device}")
         shape = tuple(tensor.shape)
         self._sparse_shape, self._row_shape = shape[: tensor.sparse_dim()], shape[tensor.sparse_dim() :]
         self._dtype = tensor.dtype

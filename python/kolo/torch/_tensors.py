@@ -10,6 +10,8 @@ import torch
 
 from kolo import Memory, UsageError, _dtypes
 
+from ._devices import gpu, on_gpu
+
 
 @functools.lru_cache(maxsize=None)
 def _known(dtype: torch.dtype) -> _dtypes.DType | None:
@@ -26,28 +28,33 @@ def number_memory(tensor: torch.Tensor) -> Memory:
     if dtype is None:
         names = ", ".join(f"torch.{own.numpy}" for own in _dtypes.dtypes())
         raise UsageError(f"Kolo reduces no elements of {tensor.dtype}, only those of {names}")
-    return Memory(tensor.data_ptr(), tensor.numel(), dtype, tensor)
+    return Memory(tensor.data_ptr(), tensor.numel(), dtype, tensor, is_device=gpu().holds(tensor))
 
 
 def moved_memory(tensor: torch.Tensor) -> Memory:
     """Works like `number_memory`, for operations that only copy elements, of any type: unknown types are treated as
     bytes."""
-    dtype = _known(tensor.dtype)
+    dtype, is_device = _known(tensor.dtype), gpu().holds(tensor)
     if dtype is None:
-        return Memory(tensor.data_ptr(), tensor.numel() * tensor.element_size(), "uint8", tensor)
-    return Memory(tensor.data_ptr(), tensor.numel(), dtype, tensor)
+        return Memory(tensor.data_ptr(), tensor.numel() * tensor.element_size(), "uint8", tensor, is_device=is_device)
+    return Memory(tensor.data_ptr(), tensor.numel(), dtype, tensor, is_device=is_device)
 
 
 def check_dense(tensors: Sequence[torch.Tensor]) -> None:
-    """Raises UsageError for objects that are not tensors, for sparse tensors, and for tensors that are not in host
-    memory."""
+    """Raises UsageError for objects that are not tensors, for sparse tensors, and for tensors that are neither in host
+    memory nor on a GPU."""
     for tensor in tensors:
         if not isinstance(tensor, torch.Tensor):
             raise UsageError(f"Kolo takes tensors here, not a {type(tensor).__name__}")
         if tensor.layout != torch.strided:
             raise UsageError(f"Kolo takes dense tensors here, not {tensor.layout}; call to_dense() first")
-        if tensor.device.type != "cpu":
-            raise UsageError(f"Kolo takes CPU tensors here, not those on {tensor.device}")
+        check_device(tensor)
+
+
+def check_device(tensor: torch.Tensor, what: str = "a tensor") -> None:
+    """Raises UsageError for a tensor that is neither in host memory nor on a GPU; `what` names it."""
+    if tensor.device.type != "cpu" and not gpu().holds(tensor):
+        raise UsageError(f"{what} is on {tensor.device}; Kolo takes tensors on the CPU and on CUDA devices")
 
 
 def resolved(tensor: torch.Tensor) -> torch.Tensor:
@@ -56,7 +63,7 @@ def resolved(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def tensor_at(memory: Memory) -> torch.Tensor:
-    """Returns host memory as a tensor of the same shape, which keeps `memory` alive.
+    """Returns memory as a tensor of the same shape, which keeps `memory` alive.
 
     Errors: UsageError for a type that torch does not have.
     """
@@ -64,7 +71,9 @@ def tensor_at(memory: Memory) -> torch.Tensor:
     if dtype is None:
         raise UsageError(f"torch has no elements of type {memory.dtype.name}")
     if memory.count == 0:
-        return torch.empty(memory.shape, dtype=dtype)
+        return torch.empty(memory.shape, dtype=dtype, device=gpu().type if memory.is_device else "cpu")
+    if memory.is_device:
+        return gpu().tensor_at(memory, dtype)
     data: Any = (ctypes.c_char * memory.nbytes).from_address(memory.address)
     data._memory = memory  # The tensor's storage holds `data`.
     return torch.frombuffer(data, dtype=dtype).view(memory.shape)
@@ -74,17 +83,25 @@ class Staging:
     """Makes contiguous copies of tensors for an operation, and copies results back afterwards. Errors: as
     `check_dense`."""
 
+    on_gpu: torch.Tensor | None = None
+    """A tensor of the operation that is on the GPU; None without one."""
+
     def __init__(self) -> None:
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
 
+    def _take(self, tensors: Sequence[torch.Tensor]) -> None:
+        check_dense(tensors)
+        if self.on_gpu is None:
+            self.on_gpu = on_gpu(list(tensors))
+
     def read(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns `tensor`, or a contiguous copy."""
-        check_dense([tensor])
+        self._take([tensor])
         return resolved(tensor.detach()).contiguous()
 
     def written(self, tensor: torch.Tensor) -> torch.Tensor:
         """Works like `read`, for a tensor that gets a result and may also be read."""
-        check_dense([tensor])
+        self._take([tensor])
         plain = tensor.detach()
         memory = resolved(plain).contiguous()
         if memory is not plain:
@@ -93,10 +110,10 @@ class Staging:
 
     def joined(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """Makes one tensor for the results of all these tensors."""
-        check_dense(tensors)
+        self._take(tensors)
         check_one_type(tensors)
         total = sum(tensor.numel() for tensor in tensors)
-        whole = torch.empty(total, dtype=tensors[0].dtype)
+        whole = tensors[0].new_empty(total)
         offset = 0
         for tensor in tensors:
             part = whole[offset : offset + tensor.numel()].view(tensor.shape)

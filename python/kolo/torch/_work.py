@@ -6,7 +6,7 @@ import contextlib
 import math
 import threading
 from datetime import timedelta
-from typing import Any, Callable, Protocol, Sequence
+from typing import Any, Callable, ContextManager, Protocol, Sequence
 
 import torch
 from torch._C._distributed_c10d import Work
@@ -14,6 +14,7 @@ from torch._C._distributed_c10d import Work
 from kolo import DeadlineError, KoloError
 
 from ._completions import completions, running
+from ._devices import gpu
 
 
 class Awaited(Protocol):
@@ -22,6 +23,9 @@ class Awaited(Protocol):
     def done(self) -> bool: ...
     def wait(self, timeout: float | None = None) -> Any: ...
     def fileno(self) -> int: ...
+    def enqueued(self) -> bool: ...
+    def wait_on(self, stream: int | None, timeout: float | None = None) -> None: ...
+    def enqueued_fileno(self) -> int: ...
     def late_error(self, limit: float) -> DeadlineError: ...
 
 
@@ -35,13 +39,22 @@ class KoloWork(Work):
 
     `wait` drives Kolo in the caller's thread. Another thread, which sleeps on the tickets' descriptors, completes
     futures.
+
+    Work on tensors of a GPU is as that of NCCL in torch: `wait` makes the current stream wait for the results, and does
+    not itself wait for the device; a future is complete once its waits can do the same. But both first wait until all
+    ranks have begun the operation.
     """
 
     def __init__(
-        self, tickets: Sequence[Awaited], finish: Callable[[], None], result: Any, timeout: timedelta | None
+        self,
+        tickets: Sequence[Awaited],
+        finish: Callable[[], None],
+        result: Any,
+        timeout: timedelta | None,
+        on_gpu: torch.Tensor | None = None,
     ) -> None:
         """`finish` copies results to their tensors when all tickets are done. `timeout` is for waits without a timeout;
-        None means the option `operation_timeout`."""
+        None means the option `operation_timeout`. `on_gpu` is a tensor of the operation on a GPU, or None."""
         super().__init__()
         self.tickets = tickets
         self._finish = finish
@@ -52,14 +65,22 @@ class KoloWork(Work):
         self._future: torch.futures.Future[Any] | None = None
         self._lock = threading.RLock()  # Reentrant: a future may be complete when it is made, and then calls `finish`.
         self._is_finished = False
+        self.on_gpu = on_gpu
+        self._end: Any = None  # On a GPU: the event after `finish`.
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Waits until the work is done, by default for at most the group's timeout. Raises the operation's error."""
         limit = timeout if timeout > timedelta(0) else self._timeout
         seconds = None if limit is None else limit.total_seconds()
         with contextlib.nullcontext() if running() is None else completions().resting():
-            self._wait_for_tickets(seconds)
+            if self.on_gpu is None:
+                self._wait_for_tickets(seconds)
+            elif not self._is_finished:
+                for ticket in self.tickets:
+                    ticket.wait_on(gpu().stream(self.on_gpu), seconds)
         self.finish()
+        if self.on_gpu is not None:
+            gpu().order(self.on_gpu, self._end)  # Another thread, with another stream, may have finished.
         return True
 
     def _wait_for_tickets(self, seconds: float | None) -> None:
@@ -74,6 +95,8 @@ class KoloWork(Work):
         with self._lock:
             if not self._is_finished:
                 self._finish()
+                if self.on_gpu is not None:
+                    self._end = gpu().event(self.on_gpu)
                 self._is_finished = True
         return self.results
 
@@ -85,10 +108,25 @@ class KoloWork(Work):
     def pending(self) -> Awaited | None:
         """Returns the first ticket that is not done; None if the work is over, because all tickets are done or an
         earlier ticket has failed."""
-        for number, ticket in enumerate(self.tickets):
-            if not ticket.done():
-                return None if any(map(_has_failed, self.tickets[:number])) else ticket
-        return None
+        return self._first([ticket.done() for ticket in self.tickets])
+
+    def awaited(self) -> Awaited | None:
+        """Works like `pending`, for the tickets that make `wait` block: those that are not enqueued on a GPU."""
+        return self.pending() if self.on_gpu is None else self._first([each.enqueued() for each in self.tickets])
+
+    def _first(self, are_over: list[bool]) -> Awaited | None:
+        if all(are_over):
+            return None
+        number = are_over.index(False)
+        return None if any(map(_has_failed, self.tickets[:number])) else self.tickets[number]
+
+    def descriptor_of(self, awaited: Awaited) -> int:
+        """Returns a descriptor that becomes readable when `awaited` blocks `wait` no longer."""
+        return awaited.fileno() if self.on_gpu is None else awaited.enqueued_fileno()
+
+    def aside(self) -> ContextManager[Any]:
+        """Returns a context in which a thread that completes futures waits for this work."""
+        return contextlib.nullcontext() if self.on_gpu is None else gpu().aside(self.on_gpu)
 
     def is_completed(self) -> bool:
         return self.pending() is None
@@ -114,7 +152,7 @@ class KoloWork(Work):
 
     def source_rank(self) -> int:
         """Returns the source rank of a receive from any rank."""
-        self.wait()
+        self._wait_for_tickets(None)
         return -1 if self._source is None else self._source
 
     def _source_rank(self) -> int:
@@ -129,7 +167,9 @@ class KoloWork(Work):
 
 
 def _has_failed(ticket: Awaited) -> bool:
-    """Returns whether a finished ticket has an error."""
+    """Returns whether a ticket is done with an error."""
+    if not ticket.done():  # It is enqueued on a GPU.
+        return False
     try:
         ticket.wait()
     except KoloError:
@@ -145,4 +185,5 @@ def together(works: Sequence[KoloWork], timeout: timedelta | None) -> KoloWork:
         for work in works:
             work.finish()
 
-    return KoloWork([ticket for work in works for ticket in work.tickets], finish, results, timeout)
+    on_gpu = next((work.on_gpu for work in works if work.on_gpu is not None), None)
+    return KoloWork([ticket for work in works for ticket in work.tickets], finish, results, timeout, on_gpu)

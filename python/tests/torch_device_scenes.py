@@ -1,0 +1,264 @@
+"""Scenes of `kolo.torch` with tensors on the stand-in of a GPU; `torch_device_test.py` starts them.
+
+    torch_device_scenes.py SCENE    with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and KOLO_DEVICE=cuda
+"""
+
+import os
+import time
+
+import torch
+import torch.distributed as dist
+from support import play, raises
+from torch.nn.parallel import DistributedDataParallel
+
+import kolo
+import kolo.torch
+import stand_in
+
+COUNT = 1000
+PATIENCE_S = 40
+
+
+def expect(actual, expected, what):
+    if not torch.equal(actual, torch.full_like(actual, expected)):
+        raise AssertionError(f"{what}: {actual} instead of {expected}")
+
+
+def total():
+    return float(sum(range(1, dist.get_world_size() + 1)))
+
+
+def wait_until(is_true, what):
+    end = time.monotonic() + PATIENCE_S
+    while not is_true():
+        if time.monotonic() > end:
+            raise AssertionError(f"in vain: {what}")
+        time.sleep(0.001)
+
+
+def streams():
+    """An operation begins after the work of the current stream, and `Work.wait` makes a stream wait for its result. The
+    stream cannot advance meanwhile, so the thread does not wait for it."""
+    mine, size = float(dist.get_rank() + 1), dist.get_world_size()
+    calls = {
+        "all_reduce": lambda x, out: dist.all_reduce(x, async_op=True),
+        "broadcast": lambda x, out: dist.broadcast(x, 0, async_op=True),
+        "all_gather": lambda x, out: dist.all_gather_into_tensor(out, x, async_op=True),
+        "reduce_scatter": lambda x, out: dist.reduce_scatter_tensor(out, x, async_op=True),
+    }
+    for _ in range(3):
+        for name, call in calls.items():
+            before, after = stand_in.Stream(), stand_in.Stream()
+            x, source = torch.zeros(size * COUNT), torch.full((size * COUNT,), mine)
+            out = torch.zeros(size * x.numel() if name == "all_gather" else COUNT)
+            seen = torch.zeros_like(x if name in ("all_reduce", "broadcast") else out)
+            let_go = before.hold()
+            before.copy(x, source)
+            with before.current():
+                work = call(x, out)
+            with after.current():
+                work.wait()
+                after.copy(seen, x if seen.shape == x.shape and name != "all_gather" else out)
+            expect(seen, 0.0, f"{name} before its input")
+            let_go()
+            after.synchronize()
+            if name == "all_gather":
+                for rank, part in enumerate(seen.split(x.numel())):
+                    expect(part, rank + 1.0, name)
+            else:
+                expect(seen, 1.0 if name == "broadcast" else total(), name)
+    let_go = before.hold()
+    with before.current():
+        work = kolo.torch._parameters.backend_of(None).allreduce([x], dist.AllreduceOptions())
+        work.wait()
+    assert not work.is_completed(), "it is complete before its input"
+    let_go()
+    wait_until(work.is_completed, "it is complete")
+    assert work.is_success() and work.exception() is None
+
+
+def errors():
+    """A disagreement is an error of `wait`, of a future and of `exception`, although results are on a GPU."""
+    for use in (lambda work: work.wait(), lambda work: work.get_future().wait()):
+        with raises((kolo.MismatchError, RuntimeError), "all_reduce"):
+            use(dist.all_reduce(torch.ones(3 + dist.get_rank()), async_op=True))
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    expect(x, float(dist.get_world_size()), "after errors")
+
+
+class Model(torch.nn.Module):
+    """Counts the collectives of the device when the backward pass reaches the first layer."""
+
+    def __init__(self, layers=4, width=64):
+        super().__init__()
+        torch.manual_seed(1)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(layers))
+        self.at_the_end = lambda: None
+
+    def forward(self, x):
+        for index, layer in enumerate(self.layers):
+            x = layer(x).tanh()
+            if index == 0:
+                x.register_hook(lambda gradient: self.at_the_end())
+        return x.square().mean()
+
+
+def batch(step, rank=None):
+    torch.manual_seed(100 * step + (dist.get_rank() if rank is None else rank))
+    return torch.randn(8, 64)
+
+
+def alone(steps):
+    """Returns the weights after training by one rank with the batches of all ranks."""
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    for step in range(steps):
+        optimizer.zero_grad()
+        for rank in range(dist.get_world_size()):
+            (model(batch(step, rank)) / dist.get_world_size()).backward()
+        optimizer.step()
+    return [each.detach().clone() for each in model.parameters()]
+
+
+def expect_weights(model, expected, what, **tolerance):
+    for mine, other in zip(model.parameters(), expected):
+        torch.testing.assert_close(mine.detach(), other, msg=lambda text: f"{what}: {text}", **tolerance)
+
+
+def overlap():
+    """The first bucket is summed on the device while the backward pass has not ended: its last part waits for that."""
+    steps = 4
+    expected = alone(steps)
+
+    def in_ddp(model):
+        return DistributedDataParallel(model, bucket_cap_mb=0.02), torch.optim.SGD(model.parameters(), lr=0.5)
+
+    def by_optimizer(model):
+        plain = torch.optim.SGD(model.parameters(), lr=0.5)
+        return model, kolo.torch.DistributedOptimizer(plain, model.named_parameters())
+
+    for make in (in_ddp, by_optimizer):
+        model = Model()
+        wrapped, optimizer = make(model)
+        for step in range(steps):
+            optimizer.zero_grad()
+            loss = wrapped(batch(step))
+            dist.barrier()
+            before = stand_in.collectives()
+            if step > 1:  # After DDP has rebuilt its buckets in the order of the backward pass.
+                model.at_the_end = lambda: wait_until(lambda: stand_in.collectives() > before, "a bucket is summed")
+            loss.backward()
+            optimizer.step()
+        expect_weights(model, expected, make.__name__)
+
+
+def hooks():
+    """Training with hooks follows that without, and the values are those of 16 bits."""
+    expected = alone(3)
+    for hook in (kolo.torch.bf16_hook, kolo.torch.fp16_hook):
+        model = Model()
+        parallel = DistributedDataParallel(model, gradient_as_bucket_view=True)
+        parallel.register_comm_hook(None, hook)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+        before = stand_in.collectives()
+        for step in range(3):
+            optimizer.zero_grad()
+            parallel(batch(step)).backward()
+            optimizer.step()
+        assert stand_in.collectives() >= before + 3, "the hook does not use the device"
+        expect_weights(model, expected, hook.__name__, rtol=0.02, atol=0.002)
+
+
+def sharded():
+    """FSDP2 trains as one rank does."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    expected = alone(3)
+    model = Model()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for layer in model.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    before = stand_in.collectives()
+    for step in range(3):
+        optimizer.zero_grad()
+        model(batch(step)).backward()
+        optimizer.step()
+    assert stand_in.collectives() > before, "FSDP does not use the device"
+    for mine, other in zip(model.parameters(), expected):
+        torch.testing.assert_close(mine.full_tensor(), other)
+
+
+def refused():
+    """Memory that is not of the device, and operations that Kolo has only in host memory, are refused by name."""
+    own = torch.ones(4)
+    with raises(kolo.UsageError, "memory of cuda:1", "a stand-in"):
+        dist.all_reduce(FOREIGN)
+    with raises(kolo.UsageError, "memory of cuda:1"):
+        dist.send(FOREIGN, 1 - dist.get_rank())
+    with raises(kolo.UsageError, "memory of cuda:1"):
+        dist.all_gather([torch.empty(4) for _ in range(dist.get_world_size())], FOREIGN)
+    with raises(kolo.UsageError, "memory of cuda:1"):
+        kolo.torch._parameters.group_of(None).register_gradients("set", {"w": kolo.torch._tensors.number_memory(FOREIGN)})
+    host = kolo.Memory(own.data_ptr(), 4, "float32", own)
+    with raises(kolo.UsageError, "out is in host memory, x in device memory"):
+        kolo.torch._parameters.group_of(None).all_reduce(kolo.torch._tensors.number_memory(own), out=host)
+    with raises(kolo.UsageError, "sparse tensors of torch in host memory"):
+        dist.all_reduce(torch.sparse_coo_tensor(torch.tensor([[0]]), torch.ones(1), (3,)))
+    with raises(kolo.UsageError, "TopKState takes gradients in host memory"):
+        kolo.torch.TopKState(Model())
+    with raises(kolo.UsageError, "meta"):
+        kolo.torch.broadcast_parameters([torch.empty(3, dtype=torch.int32, device="meta")])
+    dist.all_reduce(own)
+    expect(own, float(dist.get_world_size()), "after refusals")
+
+
+def lost():
+    """A rank dies in training; the errors of the other ranks name it."""
+    model = Model()
+    parallel = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    if dist.get_rank() == 1:
+        os._exit(9)
+    with raises((kolo.PeerLostError, RuntimeError), "rank 1"):
+        for step in range(1000):
+            parallel(batch(step)).backward()
+            optimizer.step()
+    with raises(kolo.PeerLostError, "rank 1"):
+        dist.all_reduce(torch.ones(3))
+    print("lost rank 1", flush=True)
+    os._exit(0)
+
+
+def default_streams():
+    """Calls of the core without a stream take the current one of torch."""
+    job = kolo.torch._parameters.group_of(None)
+    stream = stand_in.Stream()
+    x, source = torch.zeros(COUNT), torch.full((COUNT,), float(dist.get_rank() + 1))
+    memory = kolo.torch._tensors.number_memory(x)
+    gradients = job.register_gradients("g", {"x": memory}, op="sum")
+    for begin, end in (
+        (lambda: job.all_reduce(memory, name="x", wait=False), lambda ticket: ticket.wait()),
+        (lambda: gradients.ready("x"), lambda _: gradients.wait()),
+    ):
+        x.zero_()
+        let_go = stream.hold()
+        stream.copy(x, source)
+        with stream.current():
+            begun = begin()
+        expect(x, 0.0, "before its input")
+        let_go()
+        end(begun)
+        expect(x, total(), "a sum")
+
+
+FOREIGN = torch.ones(4)
+
+if __name__ == "__main__":
+    stand_in.mark_foreign(FOREIGN, "memory of cuda:1")
+    dist.init_process_group("cpu:kolo,cuda:kolo" if os.environ["RANK"] else "kolo")
+    play(globals())
+    dist.destroy_process_group()
