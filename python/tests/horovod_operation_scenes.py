@@ -6,11 +6,11 @@ import warnings
 import torch
 
 import kolo.horovod as hvd
-import stand_in
+import torch_stand_in
 from horovod_checks import check, raises, values
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-BUILT_WITH_CUDA = stand_in.is_asked_for()  # Tests do not run with other libraries for GPUs.
+BUILT_WITH_CUDA = torch_stand_in.is_asked_for()  # Tests do not run with other libraries for GPUs.
 INTEGERS = (torch.int32, torch.int64, torch.uint8, torch.int8)
 
 

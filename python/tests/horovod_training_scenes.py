@@ -9,7 +9,7 @@ import torch
 
 import kolo
 import kolo.horovod as hvd
-import stand_in
+import torch_stand_in
 from horovod_checks import check, raises, same_on_all_ranks
 
 
@@ -91,7 +91,7 @@ def optimizers():
         (model(torch.ones(1, 3)) * 2.0**20).sum().backward()
         steep.step()
     is_finite = torch.isfinite(model.weight).all()
-    assert is_finite != stand_in.is_asked_for() and (model.weight < 0).all(), model.weight
+    assert is_finite != torch_stand_in.is_asked_for() and (model.weight < 0).all(), model.weight
 
     def summed(model):
         return torch.optim.SGD(model.parameters(), lr=0.1 / hvd.size(), momentum=0.9)

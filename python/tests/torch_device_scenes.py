@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 import kolo
 import kolo.torch
 import stand_in
+from torch_stand_in import on
 
 COUNT = 1000
 PATIENCE_S = 40
@@ -54,9 +55,9 @@ def streams():
             seen = torch.zeros_like(x if name in ("all_reduce", "broadcast") else out)
             let_go = before.hold()
             before.copy(x, source)
-            with before.current():
+            with on(before):
                 work = call(x, out)
-            with after.current():
+            with on(after):
                 work.wait()
                 after.copy(seen, x if seen.shape == x.shape and name != "all_gather" else out)
             expect(seen, 0.0, f"{name} before its input")
@@ -68,7 +69,7 @@ def streams():
             else:
                 expect(seen, 1.0 if name == "broadcast" else total(), name)
     let_go = before.hold()
-    with before.current():
+    with on(before):
         work = kolo.torch._parameters.backend_of(None).allreduce([x], dist.AllreduceOptions())
         work.wait()
     assert not work.is_completed(), "it is complete before its input"
@@ -247,7 +248,7 @@ def default_streams():
         x.zero_()
         let_go = stream.hold()
         stream.copy(x, source)
-        with stream.current():
+        with on(stream):
             begun = begin()
         expect(x, 0.0, "before its input")
         let_go()

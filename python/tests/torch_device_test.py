@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Runs jobs of torch whose tensors are on stand-ins of GPUs (stand_in.py): the scenes of torch_device_scenes.py, and
+"""Runs jobs of torch whose tensors are on stand-ins of GPUs (torch_stand_in.py): the scenes of torch_device_scenes.py, and
 those of other files that are about tensors.
 
     torch_device_test.py LIBRARY [mpi=1 ucx=1]    with libkolo_c_on_stand_ins.so

@@ -14,7 +14,7 @@ from torch_training_scenes import (
 
 import kolo
 import kolo.torch
-import stand_in  # noqa: F401  (takes its place if the job asks for it)
+import torch_stand_in  # noqa: F401  (takes its place if the job asks for it)
 from kolo.torch import DiLoCo, DistributedOptimizer, LocalSGD, balanced_batches
 from kolo.torch._balance import deal_out
 

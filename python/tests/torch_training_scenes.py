@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import kolo
 import kolo.torch
-import stand_in  # noqa: F401  (takes its place if the job asks for it)
+import torch_stand_in  # noqa: F401  (takes its place if the job asks for it)
 from kolo.torch import DistributedOptimizer, TopKState, topk_hook
 
 STEPS = 10
