@@ -5,6 +5,8 @@
 
   foreign   memory that is not of the device is refused, and a tensor of torch on the GPU is not
   capture   torch captures CUDA graphs while all-reduces are in flight; both must have the right values
+  torch     the backend kolo of torch.distributed with tensors on the GPU: work waits in streams and not in the thread,
+            losses in DDP, with its hook, in FSDP2 and by DistributedOptimizer are those of one rank with all batches
   opposite  ranks begin all-reduces of several groups in opposite orders
   kill      kill -9 of one rank in the middle of all-reduces of several groups: the others get an error and end
 
@@ -122,7 +124,94 @@ def kill(job, torch, place):
     expect(False, "nothing was lost")
 
 
-CHECKS = {check.__name__: check for check in (foreign, capture, opposite, kill)}
+def streams(torch, dist, place):
+    x = torch.zeros(COUNT, device=place)
+    start, end = torch.cuda.Stream(), torch.cuda.Stream()
+    for asks_future in (False, True):
+        torch.cuda.synchronize()
+        dist.barrier()
+        with torch.cuda.stream(start):
+            torch.cuda._sleep(1_000_000_000)  # about half a second
+            x.fill_(dist.get_rank() + 1.0)
+            work = dist.all_reduce(x, async_op=True)
+        with torch.cuda.stream(end):
+            if asks_future:
+                work.get_future().wait()
+            else:
+                work.wait()
+            copy = x.clone()
+            expect(not end.query(), "a wait waits for the device")
+        end.synchronize()
+        expect(bool((copy == sum(range(1, dist.get_world_size() + 1))).all()), "a stream that waits sees another sum")
+    whole = torch.empty(COUNT * dist.get_world_size(), device=place)
+    dist.all_gather_into_tensor(whole, torch.full((COUNT,), float(dist.get_rank()), device=place))
+    part = torch.empty(COUNT, device=place)
+    dist.reduce_scatter_tensor(part, whole)
+    expect(bool((part == dist.get_rank() * dist.get_world_size()).all()), "a wrong sum of parts")
+    strided = torch.full((64, 3), float(dist.get_rank()), device=place).t()
+    dist.broadcast(strided, 1)
+    expect(bool((strided == 1).all()), "a wrong copy of a strided tensor")
+
+
+def losses(torch, place, wrap, batches, average):
+    """Returns the losses of training with these batches of each step; `wrap` returns a model and an optimizer."""
+    torch.manual_seed(1)
+    layers = [layer for _ in range(4) for layer in (torch.nn.Linear(256, 256), torch.nn.Tanh())]
+    model, optimizer = wrap(torch.nn.Sequential(*layers).to(place))
+    curve = []
+    for step in range(10):
+        optimizer.zero_grad()
+        torch.manual_seed(100 + step)
+        x = torch.cat([torch.randn(8, 256) for _ in range(batches.stop)][batches.start :]).to(place)
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        curve.append(average(loss.detach()))
+    return torch.stack(curve).cpu()
+
+
+def backend(torch, place):
+    import kolo.torch
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+    from torch.nn.parallel import DistributedDataParallel
+
+    dist.init_process_group("kolo")
+    if place == "cuda":
+        streams(torch, dist, place)
+
+    def sgd(model):
+        return torch.optim.SGD(model.parameters(), lr=1.0)
+
+    def hooked(model):
+        parallel = DistributedDataParallel(model)
+        parallel.register_comm_hook(None, kolo.torch.bf16_hook)
+        return parallel, sgd(model)
+
+    def sharded(model):
+        mesh = dist.init_device_mesh(place, (dist.get_world_size(),))
+        fully_shard(model, mesh=mesh)
+        return model, sgd(model)
+
+    def average(loss):
+        dist.all_reduce(loss, dist.ReduceOp.AVG)
+        return loss
+
+    rank, size = dist.get_rank(), dist.get_world_size()
+    alone = losses(torch, place, lambda model: (model, sgd(model)), range(0, size), lambda loss: loss)
+    expect(bool(alone[-1] < 0.9 * alone[0]), f"one rank learns nothing: {alone}")
+    for name, wrap, tolerance in (
+        ("DDP", lambda model: (DistributedDataParallel(model), sgd(model)), 1e-4),
+        ("bf16_hook", hooked, 2e-2),
+        ("FSDP2", sharded, 1e-4),
+        ("DistributedOptimizer", lambda m: (m, kolo.torch.DistributedOptimizer(sgd(m), m.named_parameters())), 1e-4),
+    ):
+        curve = losses(torch, place, wrap, range(rank, rank + 1), average)
+        expect(torch.allclose(curve, alone, rtol=tolerance), f"{name}: losses {curve} instead of {alone}")
+    dist.destroy_process_group()
+
+
+CHECKS = {"foreign": foreign, "capture": capture, "torch": backend, "opposite": opposite, "kill": kill}
 
 
 def run_rank(name, place):
@@ -132,6 +221,8 @@ def run_rank(name, place):
 
     if place == "cuda":
         torch.zeros(1, device="cuda")
+    if name == "torch":
+        return backend(torch, place)
     job = kolo.open(device=place)
     CHECKS[name](job, torch, place)
     job.close()
