@@ -4,8 +4,11 @@
 import array
 import ctypes
 import gc
+import sys
+import types
 import unittest
 import weakref
+from unittest import mock
 
 import support
 
@@ -17,6 +20,7 @@ import numpy as np  # noqa: E402  (a Python that has it)
 import kolo  # noqa: E402
 from kolo import _buffers, _dlpack, _dtypes  # noqa: E402
 from kolo._buffers import memory_of  # noqa: E402
+from kolo._streams import stream_for  # noqa: E402
 
 
 class OnlyDlpack:
@@ -114,6 +118,35 @@ class Taken(unittest.TestCase):
         memory = memory_of(Capsule(2, 2, 32))
         self.assertTrue(memory.is_device)
         self.assertFalse(memory_of(Capsule(3, 2, 32)).is_device)  # Pinned host memory.
+
+    def test_streams_of_calls_without_one(self):
+        """Arrays of torch and CuPy have the current stream of their library, other memory the legacy default stream."""
+
+        class Tensor(Capsule):
+            device = types.SimpleNamespace(id=3)
+
+            def __dlpack__(self, *, stream=None, **options):
+                self.stream = stream
+                return super().__dlpack__(stream=stream, **options)
+
+        ask = types.SimpleNamespace(
+            torch=types.SimpleNamespace(current_stream=lambda device: types.SimpleNamespace(cuda_stream=10 + device.id)),
+            cupy=types.SimpleNamespace(get_current_stream=lambda device: types.SimpleNamespace(ptr=20 + device)),
+        )
+        for name, kind, current in (("torch", "Tensor", 13), ("cupy", "ndarray", 23)):
+            module = types.SimpleNamespace(**{kind: Tensor, "cuda": getattr(ask, name)})
+            tensor, host = Tensor(2, 2, 32), memory_of(np.zeros(4, np.float32))
+            with self.subTest(name), mock.patch.dict(sys.modules, {name: module}):
+                memory = memory_of(tensor)
+                self.assertEqual(stream_for(None, [None, host, memory]), current)
+                self.assertEqual(stream_for(None, [kolo.Memory(1, 1, "int8", memory, is_device=True)]), current)
+                self.assertEqual(stream_for(0, [memory]), 0)
+                self.assertIsNone(stream_for(None, [host]))
+        self.assertIsNone(stream_for(None, [kolo.Memory(0x1000, 4, "float32", is_device=True)]))
+        self.assertEqual(tensor.stream, 1, "other libraries order the legacy default stream themselves")
+        Tensor.__module__ = "cupy.core"
+        memory_of(tensor)
+        self.assertEqual(tensor.stream, -1)
 
     def test_device_memory_for_other_libraries(self):
         memory = kolo.Memory(0x1000, 6, "float32", is_device=True, shape=(3, 2))

@@ -40,6 +40,9 @@ class Gpu:
     def order(self, tensor, event):
         pass
 
+    def keep(self, tensor):
+        pass
+
     def future(self, tensor):
         return torch.futures.Future()
 

@@ -43,6 +43,10 @@ class Gpu:
         """Makes the current stream wait for an event."""
         torch.cuda.current_stream(tensor.device).wait_event(event)
 
+    def keep(self, tensor: torch.Tensor) -> None:
+        """Keeps torch from using the memory of a tensor for another one before the current stream has used it."""
+        tensor.record_stream(torch.cuda.current_stream(tensor.device))
+
     def future(self, tensor: torch.Tensor) -> torch.futures.Future[Any]:
         """Makes a future whose completion is ordered after the current stream, and whose waits order theirs."""
         return torch.futures.Future(devices=[tensor.device])

@@ -125,6 +125,8 @@ class Staging:
         """Copies the results to their tensors. Later calls do nothing."""
         for tensor, copy in self._copies:
             put(tensor, copy)
+            if gpu().holds(copy):
+                gpu().keep(copy)
         self._copies.clear()
 
 

@@ -238,9 +238,8 @@ TEST(DeviceThreads, AStreamWaitsForAnOperationInFlight) {
                                       .tensors = {{.result = sums.data(), .count = kCount}}});
       if (!rank.order(*ticket, as_host(*other))) throw std::runtime_error("not enqueued in time");
       if (ticket->done()) throw std::runtime_error("it is done before its input");
-      const auto bytes = kCount * sizeof(float);
-      as_host(*other).enqueue([&sums, &seen, bytes] {
-        std::memcpy(seen.data(), sums.data(), bytes);
+      as_host(*other).enqueue([&sums, &seen] {
+        std::memcpy(seen.data(), sums.data(), kCount * sizeof(float));
         return true;
       });
       const auto end = rank.device().make_event();
