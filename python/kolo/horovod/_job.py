@@ -345,10 +345,10 @@ mpi_enabled = mpi_built = gloo_enabled = gloo_built = ddl_built = ccl_built = ro
 
 
 def cuda_built() -> bool:
-    """Returns whether this build of Kolo takes CUDA tensors."""
+    """Returns whether Kolo was built with CUDA."""
     return bool(library().kolo_built_with(b"cuda"))
 
 
 def nccl_built() -> int:
-    """Returns 1 if this build of Kolo has NCCL, which CUDA tensors need, else 0."""
+    """Returns 1 if Kolo was built with NCCL, which operations on CUDA tensors need, else 0."""
     return int(library().kolo_built_with(b"nccl"))
