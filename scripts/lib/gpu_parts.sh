@@ -1,34 +1,33 @@
 # The parts of scripts/gpu-check: their names, time limits and commands. Sourced after common.sh.
 # shellcheck shell=bash disable=SC2034  # tables are read by the script that sources this
 
-build=${KOLO_GPU_BUILD:-$root/build/gpu}
+programs=${KOLO_GPU_BUILD:-$root/.gpu-bin}
 
 # Tests for compute-sanitizer: kernel tests that take about a second, which it makes many times
 # slower.
 watched_tests=(tests/trainer/cuda/trainer_cuda_kernels_test "tests/comm/device/kernels_gpu_test --gtest_filter=*Flag*")
 
-# Packages that the build needs beside a C++ and CUDA toolchain, MPI, UCX and hwloc: headers, linked
-# libraries, and dependencies of their CMake packages. zlib's library itself is the machine's.
+# Packages with the libraries that the programs load beside MPI, UCX and hwloc, of which these are not dependencies.
+# zlib is the machine's.
 carried_packages=(
-  libgtest-dev libgmock-dev googletest libbenchmark-dev libbenchmark1debian
-  libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 nlohmann-json3-dev libcli11-dev
-  libisal-dev libisal2 libpcre2-dev libpcre2-8-0 libtomlplusplus-dev libtomlplusplus3 libxxhash-dev libxxhash0 libhwy-dev libhwy1 zlib1g-dev
-  libdnnl-dev libdnnl2 ocl-icd-opencl-dev ocl-icd-libopencl1 opencl-c-headers opencl-clhpp-headers
-  pkgconf pkgconf-bin libpkgconf3 pkg-config
+  libbenchmark1debian libdnnl2 libfmt9 libhwy1 libisal2 libpcre2-8-0 libspdlog1.10 libtomlplusplus3 libxxhash0
+  ocl-icd-libopencl1
 )
 
+built_programs=(bin/kolo-bench bin/kolo-train bin/gpu_kernel_bench bin/gpu_trainer_bench lib/libkolo.so.2)
 built_targets=(gpu_tests kolo-bench kolo-train gpu_kernel_bench gpu_trainer_bench kolo_c)
 
-# The most important part first: a part without time left does not start.
-parts=(build tests collectives kernels torch-kernels nccl hierarchy probe train torch-train sanitizer)
+# The most important part first: a part without time left does not start. The limits fit one visit: their sum is 520 s.
+parts=(all-reduce two-ranks tests probe nccl hierarchy train torch-train kernels torch-kernels collectives sanitizer)
 declare -A limit=(
-  [build]=240 [tests]=150 [collectives]=90 [kernels]=100 [torch-kernels]=45 [nccl]=90 [hierarchy]=90 [probe]=150 [train]=60
-  [torch-train]=90 [sanitizer]=90
+  [all-reduce]=30 [two-ranks]=40 [tests]=75 [probe]=90 [nccl]=40 [hierarchy]=20 [train]=20 [torch-train]=50
+  [kernels]=65 [torch-kernels]=25 [collectives]=30 [sanitizer]=35
 )
 declare -A title=(
-  [build]="build for this GPU"
-  [tests]="ctest -L gpu"
-  [collectives]="every collective in device memory, 2 ranks on one GPU"
+  [all-reduce]="all-reduce by NCCL, 2 ranks on one GPU"
+  [two-ranks]="kolo-train on 2 ranks, twice, with equal weights"
+  [tests]="every test of the label gpu"
+  [collectives]="the other collectives in device memory, 2 ranks on one GPU"
   [kernels]="kernels beside a device-to-device copy"
   [torch-kernels]="the same operations in PyTorch"
   [nccl]="device collectives, 2 and 4 ranks on one GPU"
@@ -51,8 +50,7 @@ print_parts() {
   for part in "${parts[@]}"; do printf '%-14s %4d s  %s\n' "$part" "${limit[$part]}" "${title[$part]}"; done
 }
 
-# why_no_gpu: succeeds if CUDA programs can be built and run on a GPU of this machine; else prints
-# the reason.
+# why_no_gpu: succeeds if CUDA programs can run on a GPU of this machine; else prints the reason.
 why_no_gpu() {
   local answer
   if ! command -v nvidia-smi >/dev/null; then echo "there is no nvidia-smi, so no NVIDIA driver"; return 1; fi
@@ -101,24 +99,66 @@ run_part() {
 skip() { say "$*"; exit 77; }
 
 # program PATH: the path of a program of this build; fails, naming the program, if it was not built.
-program() { if [[ -x $build/$1 ]]; then echo "$build/$1"; else die "$1 was not built"; fi; }
+program() { if [[ -x $programs/$1 ]]; then echo "$programs/$1"; else die "$1 was not built; --build does it"; fi; }
 
-part_build() {
-  local architecture
-  architecture=$(gpu compute_cap)
-  # The machine's compiler may warn of more than the project's usual compilers.
-  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DKOLO_WERROR=OFF \
+# on_one_gpu RANKS SECONDS PROGRAM [ARGUMENT...]: runs ranks that share the GPU. NCCL sees each as a host, Kolo sees one
+# node. The contexts take turns, so few iterations take long.
+on_one_gpu() { scripts/launch -n "$1" --timeout "$2" -- scripts/lib/one-gpu "${@:3}"; }
+
+# build_programs: compiles what the parts run, for this machine's GPU, or else Hopper's, and gathers it, stripped. Goes
+# on after errors, so that there is something to run. The machine's compiler may warn of more than usual.
+build_programs() {
+  local tree=$root/build/gpu architecture status=0 file
+  architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1) || architecture=9.0
+  cmake -S "$root" -B "$tree" -G Ninja -DCMAKE_BUILD_TYPE=Release -DKOLO_WERROR=OFF \
     -DCMAKE_CUDA_ARCHITECTURES="${architecture/./}" -DKOLO_WITH_CUDA=ON -DKOLO_WITH_NCCL=ON \
-    -DKOLO_WITH_CUDNN=ON -DKOLO_WITH_MPI=ON -DKOLO_WITH_UCX=ON
-  # Builds only what the other parts run, half of the project, and goes on after errors, so that
-  # they have something to run.
-  cmake --build "$build" -j "$(jobs_at_once)" --target "${built_targets[@]}" -- -k 0
+    -DKOLO_WITH_CUDNN=ON -DKOLO_WITH_MPI=ON -DKOLO_WITH_UCX=ON || return
+  cmake --build "$tree" -j "$(jobs_at_once)" --target "${built_targets[@]}" -- -k 0 || status=$?
+  rm -rf "$programs"
+  mkdir -p "$programs"
+  for file in "${built_programs[@]}" $(cd "$tree" && find tests -type f -name '*_test' -perm -u+x); do
+    if [[ -x $tree/$file ]]; then install -DsT -m 755 "$tree/$file" "$programs/$file"; else warn "no $file"; fi
+  done
+  say "$(du -sh "$programs" | tr '\t' ' ')"
+  return "$status"
 }
 
+part_all_reduce() {
+  local bench
+  bench=$(program bin/kolo-bench)
+  on_one_gpu 2 28 "$bench" all-reduce --memory device --sizes 4K,1M,64M --iterations 4 --warmup 1 --rounds 1 \
+    --json "$KOLO_GPU_WORK/collective-all-reduce.json"
+}
+
+part_two_ranks() {
+  local train run
+  train=$(program bin/kolo-train)
+  for run in 1 2; do
+    on_one_gpu 2 19 "$train" --model gpt --device cuda --precision bfloat16 --data "$root/comm" --sample 0 --layers 4 \
+      --width 256 --heads 4 --context 256 --batch 4 --steps 20 --json "$KOLO_GPU_WORK/two-ranks-$run.json"
+  done
+  python3 -B -c 'import json, sys
+one, two = (json.load(open(name))["weights_hash"] for name in sys.argv[1:])
+sys.exit(0 if one == two else f"two runs end with different weights: {one}, {two}")' "$KOLO_GPU_WORK"/two-ranks-{1,2}.json
+}
+
+# Each program of tests has a line in tests.tsv: its name, and how it ended. They stay in the process group of the part.
 part_tests() {
-  # The tests run in parallel: each has its own time limit, which is within the limit of this part.
-  ctest --test-dir "$build" -L gpu -j 4 --no-tests=error --output-on-failure --output-junit "$KOLO_GPU_WORK/tests.xml"
-  grep -q 'status="run"' "$KOLO_GPU_WORK/tests.xml" || die "every test was skipped"
+  local test name
+  : >"$KOLO_GPU_WORK/tests.tsv"
+  for test in $(cd "$programs" && find tests -type f -name '*_test' | sort); do
+    name=${test##*/}
+    (
+      outcome=passed
+      timeout --foreground 70 "$programs/$test" >"$KOLO_GPU_WORK/$name.txt" 2>&1 || outcome="failed ($?)"
+      if ! grep -q '  OK ]' "$KOLO_GPU_WORK/$name.txt" && [[ $outcome == passed ]]; then outcome=skipped; fi
+      if [[ $outcome == failed* ]]; then tail -n 40 "$KOLO_GPU_WORK/$name.txt"; fi
+      printf '%s\t%s\n' "$name" "$outcome" >>"$KOLO_GPU_WORK/tests.tsv"
+    ) &
+  done
+  wait
+  grep -qP '\tpassed$' "$KOLO_GPU_WORK/tests.tsv" || die "no test has passed"
+  if grep -P '\tfailed' "$KOLO_GPU_WORK/tests.tsv"; then return 1; fi
 }
 
 part_sanitizer() {
@@ -154,8 +194,7 @@ part_nccl() {
   local test ranks status=0
   test=$(program tests/comm/device/nccl_group_test)
   for ranks in 2 4; do
-    scripts/launch -n "$ranks" --timeout 45 -- scripts/lib/one-gpu "$test" | tee "$KOLO_GPU_WORK/nccl-$ranks.txt" ||
-      status=$?
+    on_one_gpu "$ranks" 20 "$test" | tee "$KOLO_GPU_WORK/nccl-$ranks.txt" || status=$?
     grep -q '  OK ]' "$KOLO_GPU_WORK/nccl-$ranks.txt" || die "every test was skipped with $ranks ranks"
   done
   return "$status"
@@ -164,11 +203,9 @@ part_nccl() {
 part_collectives() {
   local bench command status=0
   bench=$(program bin/kolo-bench)
-  # NCCL sees each rank as a host, while Kolo sees one node. Few iterations, because each waits for
-  # all ranks to take turns on the GPU. The next commands run even if one fails.
-  for command in "${collectives[@]}"; do
-    scripts/launch -n 2 --timeout 30 -- scripts/lib/one-gpu "$bench" "$command" --memory device-user --compare nccl \
-      --sizes 4K,4M --iterations 4 --warmup 1 --rounds 1 --json "$KOLO_GPU_WORK/collective-$command.json" || status=$?
+  for command in "${collectives[@]}"; do  # the next ones even if one fails
+    on_one_gpu 2 12 "$bench" "$command" --memory device-user --compare nccl --sizes 4K,4M --iterations 4 --warmup 1 \
+      --rounds 1 --json "$KOLO_GPU_WORK/collective-$command.json" || status=$?
   done
   return "$status"
 }
@@ -178,14 +215,14 @@ part_hierarchy() {
   bench=$(program bin/kolo-bench)
   # No shared memory between the nodes, as between machines.
   export UCX_TLS=tcp,self
-  scripts/launch -n 4 --nodes 2 --timeout 50 -- scripts/lib/one-gpu "$bench" all-reduce \
+  scripts/launch -n 4 --nodes 2 --timeout 18 -- scripts/lib/one-gpu "$bench" all-reduce \
     --memory device --algorithm hierarchical:native,ring --sizes 1M,16M,64M --iterations 5 \
     --json "$KOLO_GPU_WORK/hierarchy.json"
 }
 
 part_probe() {
   has_torch || skip "PyTorch is not on this machine"
-  KOLO_LIBRARY=$build/lib/libkolo.so.2 python3 -B scripts/lib/gpu_probe.py
+  KOLO_LIBRARY=$(program lib/libkolo.so.2) python3 -B scripts/lib/gpu_probe.py
 }
 
 part_train() {

@@ -4,10 +4,11 @@
     gpu_report.py FOLDER NAME
 
 FOLDER holds parts.tsv (a line per part that ended: name, exit status or "none", seconds, limit, title),
-machine.txt ("key<TAB>value"), PART.log, and what programs wrote: tests.xml, kernels.json, trainer-kernels.json,
-torch-kernels.json, collective-COMMAND.json, hierarchy.json, train.json, torch-train.json. Anything may be missing or cut short; then the
-report says so and shows the rest. Writes NAME.json, NAME.md and NAME.log (the logs one after another) and
-prints a summary. Exit status 0 if no part failed or ran out of time.
+machine.txt ("key<TAB>value"), PART.log, tests.tsv (a line per program of tests: name, "passed", "skipped" or "failed
+(STATUS)"), and what programs wrote: kernels.json, trainer-kernels.json, torch-kernels.json, collective-COMMAND.json,
+hierarchy.json, two-ranks-1.json, train.json, torch-train.json. Anything may be missing or cut short; then the report
+says so and shows the rest. Writes NAME.json and NAME.md and prints a summary. Exit status 0 if no part failed or ran
+out of time.
 """
 
 import datetime
@@ -15,7 +16,6 @@ import json
 import pathlib
 import re
 import sys
-import xml.etree.ElementTree
 
 # Least share of the copy's bandwidth in the same run, by the kernel's name; the first that fits counts. A time
 # of 1.5 x the floor is a share of 1/1.5. Sets of few tensors fit into the cache and have no bar.
@@ -39,7 +39,6 @@ TABLES = (
 HEADS = {"size": "bytes", "time_us": "µs", "wire_bytes": "wire bytes", "step_ms": "ms per step", "tokens_per_s": "tokens/s"}
 DIGITS = {"time_us": 1, "step_ms": 2, "tokens_per_s": 0}
 LOG_TAIL = 40
-LOG_BYTES = 4 << 20
 
 
 def read_json(file, problems):
@@ -78,7 +77,7 @@ def read_parts(folder):
         elif status == "77":
             said = [line for line in text.splitlines() if line and not line.startswith("+")]  # + is the trace
             part |= {"status": "skipped", "detail": said[-1] if said else ""}
-        elif status in ("124", "137"):
+        elif status == "124":
             part |= {"status": "timed out", "detail": tail(text, LOG_TAIL)}
         else:
             part |= {"status": "failed", "exit_status": int(status), "detail": tail(text, LOG_TAIL)}
@@ -92,19 +91,14 @@ def read_machine(folder):
     return dict(line.split("\t", 1) for line in lines if "\t" in line)
 
 
-def read_tests(folder, problems):
-    file = folder / "tests.xml"
+def read_tests(folder):
+    file = folder / "tests.tsv"
     if not file.exists():
         return None
-    try:
-        cases = xml.etree.ElementTree.parse(file).getroot().findall("testcase")
-    except xml.etree.ElementTree.ParseError as error:
-        problems.append(f"tests.xml is cut short: {error}")
-        return None
     by_status = {"passed": [], "failed": [], "skipped": []}
-    for case in cases:
-        status = {"run": "passed", "fail": "failed"}.get(case.get("status"), "skipped")
-        by_status[status].append(case.get("name"))
+    for line in sorted(file.read_text(encoding="utf-8").splitlines()):
+        name, outcome = line.split("\t")
+        by_status[outcome.split()[0]].append(name)
     return by_status
 
 
@@ -155,10 +149,11 @@ def read_copies(folder, problems):
 
 def training_rows(folder, problems):
     rows = []
-    kolo = read_json(folder / "train.json", problems)
-    if isinstance(kolo, dict):
-        fields = ("step_ms", "compute_ms", "tokens_per_s", "train_loss", "steps", "precision", "device")
-        rows.append({"system": "kolo"} | {field: kolo.get(field) for field in fields})
+    fields = ("step_ms", "compute_ms", "tokens_per_s", "train_loss", "steps", "precision", "device", "weights_hash")
+    for system, name in (("kolo", "train.json"), ("kolo, a small GPT, 2 ranks on one GPU", "two-ranks-1.json")):
+        kolo = read_json(folder / name, problems)
+        if isinstance(kolo, dict):
+            rows.append({"system": system} | {field: kolo.get(field) for field in fields})
     return rows + rows_of(read_json(folder / "torch-train.json", problems))
 
 
@@ -175,7 +170,7 @@ def make_report(folder, now):
         "date": now.isoformat(timespec="seconds"),
         "machine": read_machine(folder),
         "parts": read_parts(folder),
-        "tests": read_tests(folder, problems),
+        "tests": read_tests(folder),
         "copy_gb_per_s": read_copies(folder, []),  # Unreadable files are reported once, with the rows.
         "kernels": read_kernels(folder, problems),
         "collectives": collective_rows(folder, problems),
@@ -262,18 +257,6 @@ def status_text(part):
     return part["status"]
 
 
-def joined_logs(folder, parts):
-    """All logs; long ones without their middle."""
-    text = []
-    for part in parts:
-        log = folder / f"{part['name']}.log"
-        content = log.read_bytes() if log.exists() else b""
-        if len(content) > LOG_BYTES:
-            content = content[: LOG_BYTES // 2] + b"\n[...]\n" + content[-LOG_BYTES // 2 :]
-        text.append(f"==== {part['name']} ====\n".encode() + content)
-    return b"\n".join(text)
-
-
 def summary(report):
     lines = [f"{part['name']:14} {part['seconds']:>4} s  {part['status']}" for part in report["parts"]]
     judged = [row for row in report["kernels"] if "met" in row]
@@ -288,9 +271,8 @@ def main():
     report = make_report(folder, datetime.datetime.now(datetime.timezone.utc))
     pathlib.Path(name + ".json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     pathlib.Path(name + ".md").write_text(to_markdown(report), encoding="utf-8")
-    pathlib.Path(name + ".log").write_bytes(joined_logs(folder, report["parts"]))
     print(summary(report))
-    print(f"written: {name}.json, {name}.md, {name}.log")
+    print(f"written: {name}.json, {name}.md")
     bad = [part for part in report["parts"] if part["status"] not in ("passed", "skipped")]
     return 1 if bad else 0
 

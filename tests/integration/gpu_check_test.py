@@ -4,8 +4,11 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
+import tarfile
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -13,8 +16,8 @@ GPU_CHECK = ROOT / "scripts" / "gpu-check"
 REPORT = ROOT / "scripts" / "lib" / "gpu_report.py"
 
 PARTS = """\
-build\t0\t95\t240\tbuild for this GPU
-tests\t8\t31\t120\tctest -L gpu
+all-reduce\t0\t9\t30\tall-reduce by NCCL
+tests\t8\t31\t75\tevery test of the label gpu
 sanitizer\t77\t0\t60\tcompute-sanitizer on the kernel tests
 kernels\t0\t20\t45\tkernels beside a device-to-device copy
 torch-kernels\t0\t22\t45\tthe same operations in PyTorch
@@ -23,8 +26,7 @@ hierarchy\t0\t12\t60\thierarchical all-reduce
 train\t0\t18\t60\tkolo-train, GPT in bfloat16
 torch-train\tnone\t0\t75\tthe same GPT in PyTorch
 """
-TESTS = """<testsuite><testcase name="cuda_device_test" status="run"/><testcase name="kernels_gpu_test" status="fail"/>
-<testcase name="nccl_group_test" status="notrun"/></testsuite>"""
+TESTS = "kernels_gpu_test\tfailed (139)\ncuda_device_test\tpassed\nnccl_group_test\tskipped\n"
 
 
 def kernel_row(kernel, share, peer=None, peer_us=None):
@@ -60,6 +62,7 @@ GATHER = [{"collective": "all-gather", "system": "kolo", "size": 4194304, "algor
 SCATTER = [{"collective": "scatter", "system": "nccl", "size": 4096, "algorithm": "default", "ranks": 2,
             "time_us": 9000.0, "wrong": 3}]  # fmt: skip
 TRAIN = {"model": "gpt", "device": "cuda", "step_ms": 61.25, "tokens_per_s": 133747.0, "train_loss": 2.5}
+TWO_RANKS = TRAIN | {"step_ms": 420.5, "tokens_per_s": 4870.0, "weights_hash": "00ff"}
 TORCH_TRAIN = [{"system": "torch eager", "parameters": 121500000, "step_ms": 72.5, "tokens_per_s": 113000.0}]
 
 
@@ -72,7 +75,7 @@ class Report(unittest.TestCase):
         self.work.mkdir()
         self.leave("parts.tsv", PARTS)
         self.leave("machine.txt", "gpu\tExample GPU\ndriver\t580.1\ncommit\tabc1234\n")
-        self.leave("tests.xml", TESTS)
+        self.leave("tests.tsv", TESTS)
         self.leave("tests.log", "\n".join(f"line {number}" for number in range(100)) + "\nkernels_gpu_test: wrong bits\n")
         self.leave("sanitizer.log", "+ part_sanitizer\ncompute-sanitizer is not on this machine\n+ exit 77\n")
         self.leave("nccl.log", "rank 1 waits\n")
@@ -83,6 +86,7 @@ class Report(unittest.TestCase):
         self.leave("collective-all-gather.json", json.dumps(GATHER))
         self.leave("collective-scatter.json", json.dumps(SCATTER))
         self.leave("train.json", json.dumps(TRAIN))
+        self.leave("two-ranks-1.json", json.dumps(TWO_RANKS))
         self.leave("torch-train.json", json.dumps(TORCH_TRAIN))
 
     def leave(self, name, text):
@@ -101,14 +105,11 @@ class Report(unittest.TestCase):
                           "not started"])  # fmt: skip
         self.assertEqual(report["parts"][2]["detail"], "compute-sanitizer is not on this machine")
         self.assertEqual(report["machine"]["commit"], "abc1234")
-        for text in ("| tests | ctest -L gpu | **failed** (8) | 31 |", "**timed out** after 60 s", "Example GPU",
+        for text in ("| tests | every test of the label gpu | **failed** (8) | 31 |", "**timed out** after 60 s", "Example GPU",
                      "skipped: compute-sanitizer is not on this machine", "not started: the time",
                      "kernels_gpu_test: wrong bits", "rank 1 waits"):  # fmt: skip
             self.assertIn(text, self.markdown)
         self.assertNotIn("line 5\n", self.markdown)
-        log = (self.folder / "gpu.log").read_text()
-        self.assertIn("line 5\n", log)
-        self.assertLess(log.index("==== build"), log.index("==== nccl"))
 
     def test_counts_the_tests(self):
         self.assertEqual(self.report()["tests"], {"passed": ["cuda_device_test"], "failed": ["kernels_gpu_test"],
@@ -137,6 +138,7 @@ class Report(unittest.TestCase):
     def test_shows_training_beside_pytorch_and_the_hierarchy(self):
         self.report()
         self.assertIn("| kolo |  | 61.25 | 133747 |", self.markdown)
+        self.assertIn("| kolo, a small GPT, 2 ranks on one GPU |  | 420.50 | 4870 |", self.markdown)
         self.assertIn("| torch eager | 121500000 | 72.50 | 113000 |", self.markdown)
         self.assertIn("| 1048576 | hierarchical:native,ring | 4 | 2 | 51234.5 | 524288 | 0 |", self.markdown)
 
@@ -147,13 +149,11 @@ class Report(unittest.TestCase):
 
     def test_says_what_it_cannot_read_and_shows_the_rest(self):
         self.leave("kernels.json", json.dumps(KERNELS)[:100])
-        self.leave("tests.xml", TESTS[:60])
         self.leave("torch-kernels.json", json.dumps({"rows": [*TORCH["rows"], {"kernel": "odd"}]}))
         (self.work / "train.json").unlink()
         report = self.report()
-        self.assertEqual(len(report["problems"]), 3)
-        self.assertIsNone(report["tests"])
-        for text in ("kernels.json is no JSON", "tests.xml is cut short", "1 rows without kernel", "torch eager"):
+        self.assertEqual(len(report["problems"]), 2)
+        for text in ("kernels.json is no JSON", "1 rows without kernel", "torch eager"):
             self.assertIn(text, self.markdown)
 
     def test_is_content_when_all_passed(self):
@@ -180,14 +180,25 @@ class Script(unittest.TestCase):
         file.write_text("#!/bin/sh\n" + script + "\n", encoding="utf-8")
         file.chmod(0o755)
 
-    def run_script(self, *arguments):
-        variables = os.environ | {
+    def program(self, name, script):
+        """A program of the build that was carried."""
+        file = self.folder / "build" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("#!/bin/bash\n" + script + "\n", encoding="utf-8")
+        file.chmod(0o755)
+
+    def variables(self):
+        return os.environ | {
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
             "KOLO_GPU_BUILD": str(self.folder / "build"),
             "KOLO_GPU_DEPS": str(self.folder / "none"),
             "OUT": str(self.folder / "out"),
+            "TMPDIR": str(self.folder),
         }
-        return subprocess.run([GPU_CHECK, *map(str, arguments)], env=variables, capture_output=True, text=True)
+
+    def run_script(self, *arguments, **more):
+        return subprocess.run([GPU_CHECK, *map(str, arguments)], env=self.variables() | more, capture_output=True,
+                              text=True)  # fmt: skip
 
     def test_without_a_gpu_it_says_why_and_does_nothing(self):
         self.tool("nvidia-smi", "echo 'the driver is not loaded'; exit 9")
@@ -195,58 +206,150 @@ class Script(unittest.TestCase):
         self.assertEqual((outcome.returncode, outcome.stdout), (77, "no CUDA device: the driver is not loaded\n"))
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["bin"])
 
-    def test_dry_run_names_every_part(self):
+    def test_the_parts_come_in_order_of_value_and_their_limits_fit_one_visit(self):
         outcome = self.run_script("--dry-run")
         self.assertEqual(outcome.returncode, 0)
-        self.assertEqual([line.split()[0] for line in outcome.stdout.splitlines()],
-                         ["build", "tests", "collectives", "kernels", "torch-kernels", "nccl", "hierarchy", "probe", "train",
-                          "torch-train", "sanitizer"])  # fmt: skip
+        lines = [line.split() for line in outcome.stdout.splitlines()]
+        self.assertEqual([line[0] for line in lines],
+                         ["all-reduce", "two-ranks", "tests", "probe", "nccl", "hierarchy", "train", "torch-train",
+                          "kernels", "torch-kernels", "collectives", "sanitizer"])  # fmt: skip
+        self.assertLessEqual(sum(int(line[1]) for line in lines), 520)
 
-    def test_unknown_parts_are_refused(self):
-        self.tool("nvidia-smi", "echo x")
-        self.assertEqual(self.run_script("--only", "build,tets").returncode, 64)
+    def test_wrong_arguments_are_refused(self):
+        self.play_gpu()
+        self.assertEqual(self.run_script("--only", "tests,tets").returncode, 64)
+        self.assertEqual(self.run_script("--budget", "soon").returncode, 64)
+        self.assertIn("cannot be read", self.run_script("--resume", self.folder / "none").stderr)
 
     def play_gpu(self):
         self.tool("nvidia-smi", 'case "$*" in -L) echo "GPU 0";; *compute_cap*) echo 9.0;; *) echo Example;; esac')
 
     def report(self):
-        """Returns the JSON, Markdown and logs of the run."""
+        """Returns the JSON and Markdown of the run, and a function that reads a file that the parts left."""
         (file,) = (self.folder / "out").glob("gpu-*.json")
-        texts = [file.with_suffix(suffix).read_text(encoding="utf-8") for suffix in (".json", ".md", ".log")]
-        return json.loads(texts[0]), *texts[1:]
+        texts = [file.with_suffix(suffix).read_text(encoding="utf-8") for suffix in (".json", ".md")]
+        archive = tarfile.open(file.with_suffix(".tgz"))
+        self.addCleanup(archive.close)
+        return json.loads(texts[0]), texts[1], lambda name: archive.extractfile(f"./{name}").read().decode()
 
-    def test_failing_hanging_and_late_parts_are_all_in_the_report(self):
+    def statuses(self):
+        return {part["name"]: part["status"] for part in self.report()[0]["parts"]}
+
+    def test_what_is_built_is_gathered_stripped_and_carried(self):
+        tree = self.folder / "checkout" / "build" / "gpu"
+        (self.folder / "checkout").mkdir()
+        shutil.copytree(ROOT / "scripts", self.folder / "checkout" / "scripts")
         self.play_gpu()
-        bench = self.folder / "build" / "bin" / "gpu_kernel_bench"
-        self.tool("cmake", f"""echo "cmake $*"; mkdir -p {bench.parent}
-                  printf '#!/bin/sh\\necho started; sleep 1000 & wait\\n' >{bench}; chmod +x {bench}""")
-        self.tool("ctest", "echo 'a test has failed'; exit 8")
-        outcome = self.run_script("--only", "build,tests,kernels,train", "--budget", 8)
+        self.tool("strip", "exec true")
+        self.tool("cmake", f"""echo "cmake $*"
+                  for file in bin/kolo-bench lib/libkolo.so.2.1.0 tests/a/one_test tests/a/two_test.d; do
+                    mkdir -p {tree}/$(dirname $file); echo "$file" >{tree}/$file; chmod +x {tree}/$file
+                  done; ln -sf libkolo.so.2.1.0 {tree}/lib/libkolo.so.2
+                  case $1 in --build) exit 3;; esac""")
+        outcome = subprocess.run([self.folder / "checkout" / "scripts" / "gpu-check", "--build"],
+                                 env=self.variables(), capture_output=True, text=True)  # fmt: skip
+        self.assertEqual(outcome.returncode, 3, "a target that does not compile is a failure")
+        self.assertIn("-DCMAKE_CUDA_ARCHITECTURES=90 ", outcome.stdout)
+        self.assertIn(" --target gpu_tests kolo-bench kolo-train gpu_kernel_bench gpu_trainer_bench ", outcome.stdout)
+        self.assertIn("no bin/kolo-train", outcome.stderr)
+        carried = self.folder / "build"
+        files = sorted(str(file.relative_to(carried)) for file in carried.rglob("*") if file.is_file())
+        self.assertEqual(files, ["bin/kolo-bench", "lib/libkolo.so.2", "tests/a/one_test"])
+        self.assertEqual((carried / "lib/libkolo.so.2").read_text(), "lib/libkolo.so.2.1.0\n")
+
+    def test_failing_slow_hanging_and_late_parts_are_all_in_the_report(self):
+        self.play_gpu()
+        self.program("bin/kolo-bench", "echo 'a rank has failed' >&2; exit 8")
+        self.program("tests/x/slow_test", f"echo $$ >>{self.folder}/left; sleep 1000 & echo $! >>{self.folder}/left; wait")
+        self.program("bin/kolo-train", "sleep 1000")
+        self.program("bin/gpu_kernel_bench", f"trap '' TERM INT; echo started; echo $$ >{self.folder}/left; while :; do sleep 0.2; done")
+        hangs = self.run_script("--only", "kernels", "--budget", 5)
+        self.assertEqual(hangs.returncode, 1, hangs.stderr)
+        report, _, left = self.report()
+        self.assertEqual(self.statuses(), {"kernels": "timed out"})
+        self.assertIn("started", left("kernels.log"))
+        outcome = self.run_script("--only", "all-reduce,tests,train", "--budget", 7)
         self.assertEqual(outcome.returncode, 1, outcome.stderr)
-        report, markdown, log = self.report()
-        self.assertEqual({part["name"]: part["status"] for part in report["parts"]},
-                         {"build": "passed", "tests": "failed", "kernels": "timed out", "train": "not started"})  # fmt: skip
-        self.assertIn("a test has failed", markdown)
-        self.assertIn("-DCMAKE_CUDA_ARCHITECTURES=90 ", log)
-        self.assertIn(" --target gpu_tests kolo-bench kolo-train gpu_kernel_bench gpu_trainer_bench ", log)
+        report, markdown, _ = self.report()
+        self.assertEqual(self.statuses(), {"all-reduce": "failed", "tests": "timed out", "train": "not started"})
+        self.assertIn("a rank has failed", markdown)
         self.assertEqual(report["machine"]["gpu"], "Example")
+        left = (self.folder / "left").read_text().split()
+        self.assertEqual(len(left), 3)
+        self.assertEqual([pid for pid in left if self.is_running(pid)], [])
+
+    @staticmethod
+    def is_running(pid):
+        try:
+            return ") Z" not in pathlib.Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return False
+
+    def test_a_run_that_was_cut_off_is_resumed(self):
+        self.play_gpu()
+        self.program("tests/x/a_test", "echo '[       OK ] A.B'")
+        self.program("bin/kolo-train", f"echo $$ >{self.folder}/training; exec sleep 1000")
+        script = subprocess.Popen([GPU_CHECK, "--only", "tests,train,torch-train"], env=self.variables(),
+                                  stdout=subprocess.DEVNULL)  # fmt: skip
+        while not (self.folder / "training").exists():
+            time.sleep(0.02)
+        script.kill()
+        script.wait()
+        os.kill(int((self.folder / "training").read_text()), 9)
+        self.assertEqual(self.statuses(), {"tests": "passed"}, "the part that ended was on disk")
+        (archive,) = (self.folder / "out").glob("gpu-*.tgz")
+        archive = archive.rename(self.folder / "before.tgz")
+        self.program("tests/x/a_test", "exit 9")
+        self.program("bin/kolo-train", "exit 5")
+        outcome = self.run_script("--only", "tests,train", "--resume", archive)
+        self.assertNotIn("tests: ", outcome.stdout, "what had passed did not run again")
+        self.assertEqual(self.statuses(), {"tests": "passed", "train": "failed"})
+        (archive,) = (self.folder / "out").glob("gpu-*.tgz")
+        archive = archive.rename(self.folder / "before.tgz")
+        self.program("bin/kolo-train", "exit 0")
+        self.assertEqual(self.run_script("--only", "tests,train", "--resume", archive).returncode, 0)
+        self.assertEqual(self.statuses(), {"tests": "passed", "train": "passed"})
+        self.tool("git", "exit 1")  # as in a checkout that was carried without its history
+        outcome = self.run_script("--resume", archive, KOLO_COMMIT="other")
+        self.assertIn("is of another commit", outcome.stderr)
 
     def test_a_part_that_ends_with_77_is_skipped_for_the_reason_it_gave(self):
         self.play_gpu()
-        self.tool("ctest", "echo 'no tests for this GPU'; exit 77")
-        outcome = self.run_script("--only", "tests")
+        self.program("bin/kolo-train", "echo 'no model for this GPU'; exit 77")
+        outcome = self.run_script("--only", "train")
         self.assertEqual(outcome.returncode, 0, outcome.stderr)
-        self.assertIn("skipped: no tests for this GPU", outcome.stdout)
-        self.assertEqual(self.report()[0]["parts"][0]["detail"], "no tests for this GPU")
+        self.assertIn("skipped: no model for this GPU", outcome.stdout)
+        self.assertEqual(self.report()[0]["parts"][0]["detail"], "no model for this GPU")
+
+    def test_programs_of_tests_pass_fail_and_are_skipped(self):
+        self.play_gpu()
+        self.program("tests/x/passing_test", "echo '[       OK ] A.B (0 ms)'")
+        self.program("tests/x/skipped_test", "echo '[  SKIPPED ] A.B (0 ms)'")
+        self.assertEqual(self.run_script("--only", "tests").returncode, 0)
+        self.program("tests/y/crashing_test", "echo '[       OK ] A.B'; echo 'the last words'; kill -SEGV $$")
+        self.assertEqual(self.run_script("--only", "tests").returncode, 1)
+        report, markdown, _ = self.report()
+        self.assertEqual(report["tests"], {"passed": ["passing_test"], "failed": ["crashing_test"],
+                                           "skipped": ["skipped_test"]})  # fmt: skip
+        self.assertIn("the last words", markdown)
 
     def test_tests_that_were_all_skipped_have_not_passed(self):
         self.play_gpu()
-        self.tool("ctest", """while [ "$1" != --output-junit ]; do shift; done
-                  echo '<testsuite><testcase name="a" status="notrun"/></testsuite>' >"$2" """)
+        self.program("tests/x/a_test", "echo '[  SKIPPED ] A.B'")
         self.assertEqual(self.run_script("--only", "tests").returncode, 1)
-        report, markdown, _ = self.report()
-        self.assertEqual(report["tests"], {"passed": [], "failed": [], "skipped": ["a"]})
-        self.assertIn("every test was skipped", markdown)
+        self.assertIn("no test has passed", self.report()[1])
+
+    def test_runs_that_end_with_different_weights_have_failed(self):
+        self.play_gpu()
+        self.tool("mpirun", "shift 4; exec \"$@\"")
+        write = f"""while [ "$1" != --json ]; do shift; done
+                 echo run >>{self.folder}/runs; echo '{{"weights_hash": "'$(HASH)'"}}' >"$2" """
+        self.program("bin/kolo-train", write.replace("HASH", "echo same"))
+        outcome = self.run_script("--only", "two-ranks")
+        self.assertEqual(outcome.returncode, 0, outcome.stdout + outcome.stderr)
+        self.program("bin/kolo-train", write.replace("HASH", f"wc -l <{self.folder}/runs"))
+        self.assertEqual(self.run_script("--only", "two-ranks").returncode, 1)
+        self.assertIn("two runs end with different weights: 3, 4", self.report()[1])
 
     def test_a_part_whose_program_is_missing_fails_and_says_so(self):
         self.play_gpu()
