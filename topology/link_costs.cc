@@ -52,6 +52,7 @@ constexpr Field kFields[] = {
     {"staging_bytes_per_us", at<&LinkCosts::staging, &LinkCost::bytes_per_us>},
     {"native_network_latency_us", at<&LinkCosts::native_network, &LinkCost::latency_us>},
     {"native_network_bytes_per_us", at<&LinkCosts::native_network, &LinkCost::bytes_per_us>},
+    {"native_timed", at<&LinkCosts::native_timed>},
     {"bucket_us", at<&LinkCosts::bucket_us>},
     {"step_us", at<&LinkCosts::step_us>},
     {"private_read_us", at<&LinkCosts::private_read_us>},
@@ -109,7 +110,7 @@ std::string digits(double value) {
 }  // namespace
 
 LinkCosts parse_link_costs(std::string_view text, LinkCosts defaults) {
-  bool names_network = false, names_native_network = false;
+  bool names_network = false, names_native_network = false, names_native_timed = false;
   bool names_device_latency = false, names_staging_latency = false;
   while (!text.empty()) {
     const std::string_view item = take_until(',', text);
@@ -127,6 +128,7 @@ LinkCosts parse_link_costs(std::string_view text, LinkCosts defaults) {
     field->of(defaults) = value;
     names_network |= key.starts_with("network_");
     names_native_network |= key.starts_with("native_network_");
+    names_native_timed |= key == "native_timed";
     names_device_latency |= key == "device_latency_us";
     names_staging_latency |= key == "staging_latency_us";
   }
@@ -134,6 +136,7 @@ LinkCosts parse_link_costs(std::string_view text, LinkCosts defaults) {
     defaults.native_network = {.latency_us = defaults.network.latency_us,
                                .bytes_per_us = defaults.network.bytes_per_us};
   }
+  if ((names_network || names_native_network) && !names_native_timed) defaults.native_timed = 1;
   if (names_device_latency && !names_staging_latency) {
     defaults.staging.latency_us = 2 * defaults.device.latency_us;
   }

@@ -78,6 +78,8 @@ struct LinkCosts {
   LinkCost staging{.latency_us = 2 * 5.0, .bytes_per_us = 25'000};
   /// Between nodes through the device library; the costs of one node's link.
   LinkCost native_network{.latency_us = 15.0, .bytes_per_us = 1200};
+  /// 0 if these costs are a guess: `auto` then takes the device library. 1 otherwise.
+  double native_timed = 1;
   /// Rate of each node's link, by node, in bytes per microsecond and direction; 0 if unknown. If
   /// empty, all links have the rate `network.bytes_per_us`, which is that of the slowest link.
   std::vector<double> node_rates;
@@ -103,9 +105,9 @@ struct LinkCosts {
 
 /// Reads link costs from text, as in `--link-costs` and KOLO_LINK_COSTS: comma-separated
 /// `key=value`. The keys are the fields of `LinkCosts`, joined by underscores: memory_latency_us,
-/// network_bytes_per_us, bucket_us, ... Omitted keys keep their value in `defaults`, with two
-/// exceptions: if network is given, native_network gets the same values; if device_latency_us is
-/// given, staging_latency_us gets twice its value.
+/// network_bytes_per_us, bucket_us, ... Omitted keys keep their value in `defaults`, with three
+/// exceptions: if network is given, native_network gets the same values; if either is given,
+/// native_timed becomes 1; if device_latency_us is given, staging_latency_us gets twice its value.
 ///
 ///   parse_link_costs("network_latency_us=2.5,network_bytes_per_us=12000")
 ///

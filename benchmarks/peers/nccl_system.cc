@@ -11,6 +11,7 @@
 #include "comm/device/cuda_device.h"
 #include "comm/device/cuda_stream.h"
 #include "comm/native/nccl_handles.h"
+#include "comm/native/nccl_library.h"
 
 namespace kolo::bench {
 namespace {
@@ -18,7 +19,9 @@ namespace {
 struct CommTraits {
   using Value = ncclComm_t;
   static Value invalid() noexcept { return nullptr; }
-  static void close(Value comm) noexcept { log_nccl(ncclCommDestroy(comm), "ncclCommDestroy"); }
+  static void close(Value comm) noexcept {
+    log_nccl(nccl().ncclCommDestroy(comm), "ncclCommDestroy");
+  }
 };
 using Comm = UniqueHandle<CommTraits>;
 
@@ -32,14 +35,15 @@ int cuda_index(Device& device) {
 
 Comm connect(Runtime& runtime) {
   ncclUniqueId id{};
-  if (runtime.rank() == 0) require_nccl(ncclGetUniqueId(&id), nullptr, "ncclGetUniqueId");
+  if (runtime.rank() == 0) require_nccl(nccl().ncclGetUniqueId(&id), nullptr, "ncclGetUniqueId");
   const std::string mine =
       runtime.rank() == 0 ? std::string(id.internal, sizeof(id.internal)) : std::string();
   const std::string theirs = all_gather(runtime, "NCCL's id", mine).front();
   std::memcpy(id.internal, theirs.data(), sizeof(id.internal));
   ncclComm_t comm = nullptr;
-  require_nccl(ncclCommInitRank(&comm, runtime.world_size(), id, runtime.rank()), nullptr,
-               "ncclCommInitRank");
+  require_nccl(
+      nccl().ncclCommInitRankConfig(&comm, runtime.world_size(), id, runtime.rank(), nullptr),
+      nullptr, "ncclCommInitRankConfig");
   return Comm(comm);
 }
 
@@ -78,16 +82,20 @@ class NcclRun final : public MemoryRun {
     const cudaStream_t stream = stream_.get();
     switch (what_.verb) {
       case Verb::kAllReduce:
-        return check_call(ncclAllReduce(in, out, what_.count(), dtype_, op(), comm_, stream));
+        return check_call(
+            nccl().ncclAllReduce(in, out, what_.count(), dtype_, op(), comm_, stream));
       case Verb::kReduce:
-        return check_call(ncclReduce(in, out, what_.count(), dtype_, op(), kRoot, comm_, stream));
+        return check_call(
+            nccl().ncclReduce(in, out, what_.count(), dtype_, op(), kRoot, comm_, stream));
       case Verb::kReduceScatter:
         return check_call(
-            ncclReduceScatter(in, out, counts_.received, dtype_, op(), comm_, stream));
+            nccl().ncclReduceScatter(in, out, counts_.received, dtype_, op(), comm_, stream));
       case Verb::kAllGather:
-        return check_call(ncclAllGather(in, out, counts_.contributed, dtype_, comm_, stream));
+        return check_call(
+            nccl().ncclAllGather(in, out, counts_.contributed, dtype_, comm_, stream));
       case Verb::kBroadcast:
-        return check_call(ncclBroadcast(in, out, what_.count(), dtype_, kRoot, comm_, stream));
+        return check_call(
+            nccl().ncclBroadcast(in, out, what_.count(), dtype_, kRoot, comm_, stream));
       case Verb::kSendRecv:
         return ping_pong();
       case Verb::kGather:
@@ -102,7 +110,7 @@ class NcclRun final : public MemoryRun {
   /// Sends each rank's parts in the order of its buffers, except a part that the root keeps in
   /// place.
   void exchange() {
-    check_call(ncclGroupStart());
+    check_call(nccl().ncclGroupStart());
     auto* in = static_cast<std::byte*>(memory_.contribution());
     auto* out = static_cast<std::byte*>(memory_.result());
     for (const CollectiveSpec::Part& part : spec_.parts()) {
@@ -121,25 +129,25 @@ class NcclRun final : public MemoryRun {
         out += count * size_of(what_.dtype);
       }
     }
-    check_call(ncclGroupEnd());
+    check_call(nccl().ncclGroupEnd());
   }
 
   /// Sends a message to the partner and back; the lower rank first. A single rank sends to itself.
   void ping_pong() {
     const int peer = partner(rank_, ranks_);
     const bool is_alone = peer == rank_;
-    if (is_alone) check_call(ncclGroupStart());
+    if (is_alone) check_call(nccl().ncclGroupStart());
     if (rank_ <= peer) send(memory_.contribution(), what_.count(), peer);
     receive(memory_.result(), what_.count(), peer);
     if (rank_ > peer) send(memory_.contribution(), what_.count(), peer);
-    if (is_alone) check_call(ncclGroupEnd());
+    if (is_alone) check_call(nccl().ncclGroupEnd());
   }
 
   void send(const void* data, std::size_t count, int peer) {
-    check_call(ncclSend(data, count, dtype_, peer, comm_, stream_.get()));
+    check_call(nccl().ncclSend(data, count, dtype_, peer, comm_, stream_.get()));
   }
   void receive(void* data, std::size_t count, int peer) {
-    check_call(ncclRecv(data, count, dtype_, peer, comm_, stream_.get()));
+    check_call(nccl().ncclRecv(data, count, dtype_, peer, comm_, stream_.get()));
   }
   ncclRedOp_t op() const { return to_nccl(what_.op); }
   void check_call(ncclResult_t result) const { require_nccl(result, comm_, to_string(what_.verb)); }

@@ -32,6 +32,14 @@ std::vector<const Algorithm*> serving(const CompileContext& context) {
   return found;
 }
 
+/// Whether a choice is the device's library, of which no call was timed.
+auto is_untimed_native(const CompileContext& context) {
+  const bool is_untimed = context.options.link_costs.native_timed == 0;
+  return [is_untimed](const Choice& choice) {
+    return is_untimed && choice.algorithm->name() == "native";
+  };
+}
+
 /// Sorts the candidates of "auto" by price, cheapest first. Drops algorithms of infinite price.
 std::vector<Choice> by_price(const std::vector<const Algorithm*>& candidates,
                              const CompileContext& context) {
@@ -43,6 +51,10 @@ std::vector<Choice> by_price(const std::vector<const Algorithm*>& candidates,
     const auto us_of = [](const Choice& choice) { return choice.price.us; };
     priced.insert(std::ranges::upper_bound(priced, price.us, {}, us_of), {each, price});
   }
+  // The library of a device knows its links; Kolo only guesses their costs until it has timed
+  // calls.
+  const auto native = std::ranges::find_if(priced, is_untimed_native(context));
+  std::rotate(priced.begin(), native, native == priced.end() ? native : std::next(native));
   return priced;
 }
 
@@ -109,6 +121,9 @@ Choice choose(const CompileContext& context) {
             tuned->chunk_bytes};
   }
   const Choice& best = priced.front();
+  if (is_untimed_native(context)(best)) {
+    return {best.algorithm, best.price, "native: the device's library, of which no call was timed"};
+  }
   std::string reason =
       fmt::format("{}: {} predicted", best.algorithm->name(), time_text(best.price.us));
   if (priced.size() > 1) {
@@ -126,6 +141,7 @@ std::size_t choose_placing(std::span<const Placing> placings, const ProcessGrid&
     const std::vector<const Algorithm*> candidates = serving(context);
     if (asked_for(candidates, context)) return i;
     const std::vector<Choice> priced = by_price(candidates, context);
+    if (std::ranges::any_of(priced, is_untimed_native(context))) return i;
     if (priced.empty() || priced.front().price.us + placings[i].extra_us >= least_us) continue;
     least_us = priced.front().price.us + placings[i].extra_us;
     cheapest = i;

@@ -11,7 +11,7 @@ namespace kolo {
 
 /// Throws `UsageError` with the text `what` unless `condition` holds. For mistakes of the caller.
 inline void check(bool condition, std::string_view what) {
-  if (!condition) throw UsageError(std::string(what));
+  if (!condition) throw_usage_error(what.data(), what.size());
 }
 
 /// Throws `UsageError` unless `condition` holds. `what` returns the text, and is called for a
@@ -25,10 +25,7 @@ void check(bool condition, const Text& what) {
 /// invariants of Kolo itself. (Clang 14 lacks std::source_location.)
 inline void ensure(bool condition, std::string_view what, const char* file = __builtin_FILE(),
                    int line = __builtin_LINE()) {
-  if (condition) return;
-  throw KoloError(
-      Error{.code = ErrorCode::kInternal,
-            .what = std::string(what) + " (" + file + ":" + std::to_string(line) + ")"});
+  if (!condition) throw_internal_error(what.data(), what.size(), file, line);
 }
 
 /// Casts an integer. Throws `UsageError` if the value does not fit in `To`.

@@ -85,4 +85,13 @@ UsageError::UsageError(std::string what, std::string group)
     : KoloError(
           Error{.code = ErrorCode::kUsage, .group = std::move(group), .what = std::move(what)}) {}
 
+void throw_usage_error(const char* what, std::size_t size) {
+  throw UsageError(std::string(what, size));
+}
+
+void throw_internal_error(const char* what, std::size_t size, const char* file, int line) {
+  throw KoloError({.code = ErrorCode::kInternal,
+                   .what = fmt::format("{} ({}:{})", std::string_view(what, size), file, line)});
+}
+
 }  // namespace kolo

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -68,5 +69,12 @@ class UsageError : public KoloError {
   /// Makes an error with the text `what`. `group` is the group of the call, empty for the job.
   explicit UsageError(std::string what, std::string group = {});
 };
+
+// Kernels may be compiled with another C++ library than the code that they call: they see and throw
+// no object of it.
+
+[[noreturn]] void throw_usage_error(const char* what, std::size_t size);
+[[noreturn]] void throw_internal_error(const char* what, std::size_t size, const char* file,
+                                       int line);
 
 }  // namespace kolo

@@ -122,8 +122,11 @@ std::string describe_gpu(int index) {
   return fmt::format("cuda:{} ({}, {})", index, properties.name, lower);
 }
 
-DeviceMemory::Free free_with(int index, cudaError_t (*free)(void*), const char* call) {
-  return [index, free, call](void* data) { close_on(index, [=] { log_cuda(free(data), call); }); };
+DeviceMemory::Free free_with(int index, std::shared_ptr<FreeingThread> thread,
+                             cudaError_t (*free)(void*), const char* call) {
+  return [index, thread = std::move(thread), free, call](void* data) {
+    thread->run([=] { close_on(index, [=] { log_cuda(free(data), call); }); });
+  };
 }
 
 /// Throws UsageError if `stream` is being captured into a CUDA graph: an event recorded during
@@ -150,7 +153,7 @@ CudaDevice::CudaDevice(int index) : index_(index), description_(describe_gpu(ind
 }
 
 std::unique_ptr<Stream> CudaDevice::make_stream() {
-  auto stream = std::make_unique<CudaStream>(index_);
+  auto stream = std::make_unique<CudaStream>(index_, StreamPriority::kHighest);
   ++streams_;
   return stream;
 }
@@ -176,8 +179,8 @@ DeviceMemory CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
   }
   ++allocations_;
   return DeviceMemory(data, bytes, kind,
-                      pinned ? free_with(index_, cudaFreeHost, "cudaFreeHost")
-                             : free_with(index_, cudaFree, "cudaFree"),
+                      pinned ? free_with(index_, freeing_, cudaFreeHost, "cudaFreeHost")
+                             : free_with(index_, freeing_, cudaFree, "cudaFree"),
                       stuck());
 }
 

@@ -11,6 +11,7 @@
 #include "comm/device/cuda_error.h"
 #include "comm/device/device.h"
 #include "comm/device/device_kernels.h"
+#include "comm/device/freeing_thread.h"
 
 namespace kolo {
 
@@ -78,6 +79,7 @@ class CudaDevice final : public Device {
   int index() const { return index_; }
 
   std::string describe() const override { return description_; }
+  /// Streams of communication have the highest priority: peers wait for their short kernels.
   std::unique_ptr<Stream> make_stream() override;
   std::unique_ptr<Event> make_event() override;
   DeviceMemory allocate(std::size_t bytes, MemoryKind kind) override;
@@ -95,6 +97,7 @@ class CudaDevice final : public Device {
   const int index_;
   std::string description_;
   CudaKernels kernels_;
+  const std::shared_ptr<FreeingThread> freeing_ = std::make_shared<FreeingThread>();
   std::atomic<std::size_t> allocations_{0}, streams_{0}, events_{0};
   /// Addresses that were memory of this device, each at a place that it determines. They are not
   /// asked about again, not even after their memory was freed.

@@ -26,6 +26,10 @@ void require_cuda(cudaError_t status, std::string_view call) {
                    .what = describe(status, call)});
 }
 
+void require_cuda(cudaError_t status, const char* call) {
+  if (status != cudaSuccess) require_cuda(status, std::string_view(call));
+}
+
 void log_cuda(cudaError_t status, std::string_view call) noexcept {
   if (status == cudaSuccess || status == cudaErrorCudartUnloading) return;
   log::error(describe(status, call));

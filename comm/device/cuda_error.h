@@ -11,6 +11,7 @@ namespace kolo {
 /// kInternal. The text names the current device, `call` and CUDA's reason. Clears CUDA's last
 /// error, which the next CUDA call in this thread would otherwise report.
 void require_cuda(cudaError_t status, std::string_view call);
+void require_cuda(cudaError_t status, const char* call);
 
 /// Logs an error unless `status` is cudaSuccess, for code that must not throw, such as destructors.
 /// Logs nothing after CUDA has been unloaded at the end of the process.

@@ -46,11 +46,11 @@ void CudaEvent::hold_back(cudaStream_t stream) const {
                "cudaStreamWaitEvent");
 }
 
-CudaStream::CudaStream(int device) : device_(device) {
+CudaStream::CudaStream(int device, StreamPriority priority) : device_(device) {
   const CudaDeviceGuard guard(device_);
-  stream_ = {new CudaStreamHandle(make_cuda_stream()), [device](const CudaStreamHandle* stream) {
-               close_on(device, [stream] { delete stream; });
-             }};
+  stream_ = {
+      new CudaStreamHandle(make_cuda_stream(priority)),
+      [device](const CudaStreamHandle* stream) { close_on(device, [stream] { delete stream; }); }};
 }
 
 void CudaStream::copy(const BufferView& target, const BufferView& source) {

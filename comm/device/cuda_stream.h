@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "comm/base/unique_handle.h"
@@ -26,12 +27,20 @@ struct CudaEventTraits {
 };
 using CudaEventHandle = UniqueHandle<CudaEventTraits>;
 
+/// Whose kernels begin first when multiprocessors become free.
+enum class StreamPriority : std::uint8_t { kNormal, kHighest };
+
 /// Creates a stream of the current device that does not synchronise with the legacy default stream.
 /// Errors: those of `require_cuda`.
-inline CudaStreamHandle make_cuda_stream() {
+inline CudaStreamHandle make_cuda_stream(StreamPriority priority = StreamPriority::kNormal) {
+  int least = 0, greatest = 0;
+  if (priority == StreamPriority::kHighest) {
+    require_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                 "cudaDeviceGetStreamPriorityRange");
+  }
   cudaStream_t stream = nullptr;
-  require_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-               "cudaStreamCreateWithFlags");
+  require_cuda(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest),
+               "cudaStreamCreateWithPriority");
   return CudaStreamHandle(stream);
 }
 
@@ -65,7 +74,7 @@ class CudaEvent final : public Event {
 class CudaStream final : public Stream {
  public:
   /// The destructor does not block; work in progress continues.
-  explicit CudaStream(int device);
+  explicit CudaStream(int device, StreamPriority priority = StreamPriority::kNormal);
 
   int device() const { return device_; }
 

@@ -6,6 +6,7 @@
 
 #include "comm/base/check.h"
 #include "comm/base/reduction.h"
+#include "comm/base/span.h"
 #include "comm/device/stream.h"
 #include "comm/kernels/reduce_kernels.h"
 
@@ -33,7 +34,7 @@ struct BatchedCopy {
   CopyDirection direction = CopyDirection::kPack;
   /// The pieces, in memory that the device can read (kDevice or kPinned). Must stay unchanged until
   /// the launch is complete.
-  std::span<const CopyChunk> chunks = {};
+  Span<const CopyChunk> chunks = {};
   void* bucket = nullptr;  ///< Element 0 of the bucket, in device memory.
   DType tensor_dtype = DType::kFloat32;
   DType bucket_dtype = DType::kFloat32;

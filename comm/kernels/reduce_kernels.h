@@ -80,8 +80,8 @@ void fill_identity(const BufferView& target, ReduceOp op);
 /// ends[i], at least one row (ends[-1] counts as 0). If `positions` is empty, group i is row i.
 struct RowGroups {
   std::size_t count = 0;
-  std::span<const std::size_t> positions = {};
-  std::span<const std::size_t> ends = {};
+  Span<const std::size_t> positions = {};
+  Span<const std::size_t> ends = {};
 };
 
 /// Sums the rows of each group i in order, multiplies the sum by `scale`, and writes it to row i of

@@ -27,9 +27,9 @@ int gpu_index(const Device& device) {
 
 }  // namespace
 
-std::string introduce_groups(int rank, const Device& device) {
+std::string introduce_groups(int rank, const Device& device, const std::string& library) {
   gpu_index(device);
-  return NcclDeviceCommunicator::introduce(rank);
+  return NcclDeviceCommunicator::introduce(rank, library);
 }
 
 DeviceCommunicators connect_groups(std::span<const std::string> introductions, int rank,
@@ -55,7 +55,7 @@ namespace {
 
 }  // namespace
 
-std::string introduce_groups(int, const Device&) { fail_without_nccl(); }
+std::string introduce_groups(int, const Device&, const std::string&) { fail_without_nccl(); }
 
 DeviceCommunicators connect_groups(std::span<const std::string>, int, const ProcessGrid&, Device&,
                                    std::chrono::milliseconds) {

@@ -23,8 +23,9 @@ struct DeviceCommunicators {
 bool is_built_with_nccl();
 
 /// Returns the data of `rank` for `connect_groups`. All ranks exchange it before they connect.
-/// Errors: KoloError(kConfig) if this build has no NCCL, or the device is not a GPU.
-std::string introduce_groups(int rank, const Device& device);
+/// Loads NCCL from the file `library`; empty for that of the process or the system. Errors:
+/// KoloError(kConfig) if there is no NCCL, or the device is not a GPU.
+std::string introduce_groups(int rank, const Device& device, const std::string& library);
 
 /// Connects the device groups of this rank (by NCCL). Collective; blocks. `deadline` limits the
 /// wait for NCCL's background work: at the start, for each later launch, and at the end.

@@ -1,13 +1,16 @@
 #include "comm/native/nccl_communicator.h"
 
+#include <cstdlib>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "comm/base/log.h"
 #include "comm/device/cuda_device.h"
 #include "comm/native/nccl_handles.h"
+#include "comm/native/nccl_library.h"
 
 namespace kolo {
 namespace {
@@ -16,9 +19,15 @@ namespace {
 constexpr int kPollsAtOnce = 1000;
 constexpr std::chrono::microseconds kPause{100};
 
-ncclConfig_t non_blocking() {
+/// Whether the user wants calls that block until NCCL has enqueued them.
+bool may_block() {
+  const char* const wish = std::getenv("NCCL_COMM_BLOCKING");
+  return wish != nullptr && wish == std::string_view("1");
+}
+
+ncclConfig_t make_config() {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
+  config.blocking = may_block() ? 1 : 0;
   return config;
 }
 
@@ -31,11 +40,24 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const ncclUniqueId& 
   const CudaDeviceGuard guard(device);
   const ncclResult_t result = made->settle(ncclInProgress);
   if (result != ncclSuccess) {
-    const Error error = nccl_error(result, made->comm_, "connecting the ranks");
+    const Error error = nccl_error(result, made->get(), "connecting the ranks");
     made->begin_abort();
     throw KoloError(error);
   }
   return made;
+}
+
+template <typename Call>
+ncclResult_t NcclCommunicator::connect_by(Call call) {
+  if (!may_block()) return call();
+  std::packaged_task<ncclResult_t()> task(
+      [self = shared_from_this(), call = std::move(call)]() mutable {
+        const CudaDeviceGuard guard(self->device_);
+        return call();
+      });
+  connected_ = task.get_future().share();
+  std::thread(std::move(task)).detach();
+  return ncclInProgress;
 }
 
 std::shared_ptr<NcclCommunicator> NcclCommunicator::begin(const ncclUniqueId& id, int rank,
@@ -43,11 +65,14 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::begin(const ncclUniqueId& id
                                                           Milliseconds deadline, int most_blocks) {
   const CudaDeviceGuard guard(device);
   auto made = std::make_shared<NcclCommunicator>(device, deadline);
-  ncclConfig_t config = non_blocking();
+  ncclConfig_t config = make_config();
   if (most_blocks > 0) config.maxCTAs = most_blocks;
-  const ncclResult_t result = ncclCommInitRankConfig(&made->comm_, size, id, rank, &config);
+  const auto init = [comm = &made->comm_, size, id, rank, config]() mutable {
+    return nccl().ncclCommInitRankConfig(comm, size, id, rank, &config);
+  };
+  const ncclResult_t result = made->connect_by(init);
   if (result == ncclSuccess || result == ncclInProgress) return made;
-  const Error error = nccl_error(result, made->comm_, "connecting the ranks");
+  const Error error = nccl_error(result, made->get(), "connecting the ranks");
   made->begin_abort();
   throw KoloError(error);
 }
@@ -55,8 +80,11 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::begin(const ncclUniqueId& id
 std::shared_ptr<NcclCommunicator> NcclCommunicator::split(int color, int rank) {
   const CudaDeviceGuard guard(device_);
   connecting_ = std::make_shared<NcclCommunicator>(device_, deadline_);
-  ncclConfig_t config = non_blocking();
-  ncclResult_t result = ncclCommSplit(comm_, color, rank, &connecting_->comm_, &config);
+  const auto divide = [parent = comm_, color, rank, child = &connecting_->comm_,
+                       config = make_config()]() mutable {
+    return nccl().ncclCommSplit(parent, color, rank, child, &config);
+  };
+  ncclResult_t result = connecting_->connect_by(divide);
   // NCCL sets the child's handle once the parent has settled; the child settles separately.
   if (result == ncclSuccess || result == ncclInProgress) result = settle(ncclInProgress);
   if (result == ncclSuccess) result = connecting_->settle(ncclInProgress);
@@ -70,10 +98,17 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::split(int color, int rank) {
   return std::exchange(connecting_, nullptr);
 }
 
+bool NcclCommunicator::is_connecting() const {
+  return connected_.valid() &&
+         connected_.wait_for(Milliseconds::zero()) != std::future_status::ready;
+}
+
 ncclResult_t NcclCommunicator::state() const {
+  if (is_connecting()) return ncclInProgress;
+  if (connected_.valid() && connected_.get() != ncclSuccess) return connected_.get();
   const CudaDeviceGuard guard(device_);  // for captures: see there
   ncclResult_t state = ncclSuccess;
-  const ncclResult_t result = ncclCommGetAsyncError(comm_, &state);
+  const ncclResult_t result = nccl().ncclCommGetAsyncError(comm_, &state);
   return result == ncclSuccess ? state : result;
 }
 
@@ -92,14 +127,14 @@ ncclResult_t NcclCommunicator::settle(ncclResult_t result) const {
 }
 
 void NcclCommunicator::begin_abort() noexcept {
-  if (comm_ == nullptr) return;
+  if (get() == nullptr) return;
   try {
     // On a separate thread, because NCCL may wait for the device, and thereby for the abort of
     // another communicator.
-    std::packaged_task<void()> abort(
-        [self = shared_from_this(), comm = std::exchange(comm_, nullptr)] {
-          close_on(self->device_, [comm] { log_nccl(ncclCommAbort(comm), "ncclCommAbort"); });
-        });
+    std::packaged_task<void()> abort([self = shared_from_this(),
+                                      comm = std::exchange(comm_, nullptr)] {
+      close_on(self->device_, [comm] { log_nccl(nccl().ncclCommAbort(comm), "ncclCommAbort"); });
+    });
     std::future<void> aborted = abort.get_future();
     std::thread(std::move(abort)).detach();
     abort_ = std::move(aborted);
@@ -114,12 +149,13 @@ bool NcclCommunicator::wait_aborted(Milliseconds within) const {
 
 ncclResult_t NcclCommunicator::begin_end() {
   const CudaDeviceGuard guard(device_);
-  return ncclCommFinalize(comm_);
+  return nccl().ncclCommFinalize(comm_);
 }
 
 void NcclCommunicator::destroy() noexcept {
-  close_on(device_,
-           [this] { log_nccl(ncclCommDestroy(std::exchange(comm_, nullptr)), "ncclCommDestroy"); });
+  close_on(device_, [this] {
+    log_nccl(nccl().ncclCommDestroy(std::exchange(comm_, nullptr)), "ncclCommDestroy");
+  });
 }
 
 }  // namespace kolo

@@ -10,9 +10,10 @@
 
 namespace kolo {
 
-/// A non-blocking NCCL communicator. NCCL works on background threads, and `settle` polls the
-/// result until a deadline. Launches must be settled, too: a call that returns ncclInProgress has
-/// not enqueued anything yet.
+/// An NCCL communicator. Unless NCCL_COMM_BLOCKING is 1, it is non-blocking: NCCL works on
+/// background threads, and `settle` polls the result until a deadline. Launches must be settled,
+/// too: a call that returns ncclInProgress has not enqueued anything yet. The calls of a blocking
+/// communicator need no such thread, but only connecting has a deadline: it runs on a thread.
 ///
 /// An orderly end is `begin_end`, polling `state`, and `destroy`; otherwise call `begin_abort`.
 /// Without either, the NCCL object is leaked.
@@ -43,8 +44,9 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   int device() const { return device_; }
-  /// The NCCL handle. Null after the end, or once an abort has begun.
-  ncclComm_t get() const { return comm_; }
+  /// The NCCL handle. Null after the end, once an abort has begun, or while a blocking call
+  /// connects it.
+  ncclComm_t get() const { return is_connecting() ? nullptr : comm_; }
 
   /// State of the communicator: ncclSuccess, ncclInProgress or its first failure.
   ncclResult_t state() const;
@@ -62,10 +64,17 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   void destroy() noexcept;
 
  private:
+  /// Calls `call`, which connects this communicator; if it blocks, on a thread, which keeps this
+  /// object.
+  template <typename Call>
+  ncclResult_t connect_by(Call call);
+  bool is_connecting() const;
+
   const int device_;
   const Milliseconds deadline_;
   ncclComm_t comm_ = nullptr;  ///< NCCL writes here until the communicator is connected.
   std::shared_ptr<NcclCommunicator> connecting_;  ///< The child of a `split` in progress.
+  std::shared_future<ncclResult_t> connected_;    ///< Of a blocking call.
   std::future<void> abort_;
 };
 

@@ -18,6 +18,7 @@
 #include "comm/device/cuda_stream.h"
 #include "comm/native/nccl_communicator.h"
 #include "comm/native/nccl_handles.h"
+#include "comm/native/nccl_library.h"
 
 namespace kolo {
 namespace {
@@ -45,10 +46,10 @@ class Calls {
 template <typename MakeCalls>
 ncclResult_t in_one_launch(MakeCalls make_calls) {
   Calls calls;
-  calls.add(ncclGroupStart());
+  calls.add(nccl().ncclGroupStart());
   if (calls.result() != ncclSuccess) return calls.result();
   make_calls(calls);
-  const ncclResult_t ended = ncclGroupEnd();
+  const ncclResult_t ended = nccl().ncclGroupEnd();
   return calls.result() != ncclSuccess ? calls.result() : ended;
 }
 
@@ -60,6 +61,7 @@ bool are_equal(std::span<const std::size_t> counts) {
 /// registered if possible.
 struct CommunicatorMemory {
   std::shared_ptr<NcclCommunicator> communicator;
+  std::shared_ptr<FreeingThread> thread;
   bool is_from_nccl = false;
   void* registration = nullptr;
 
@@ -67,23 +69,29 @@ struct CommunicatorMemory {
     close_on(communicator->device(), [&] {
       // After the communicator has ended, its registrations have ended, too.
       if (registration != nullptr && communicator->get() != nullptr) {
-        log_nccl(ncclCommDeregister(communicator->get(), registration), "ncclCommDeregister");
+        log_nccl(nccl().ncclCommDeregister(communicator->get(), registration),
+                 "ncclCommDeregister");
       }
-      if (is_from_nccl) {
-        log_nccl(ncclMemFree(data), "ncclMemFree");
-      } else {
-        log_cuda(cudaFree(data), "cudaFree");
-      }
+    });
+    thread->run([data, device = communicator->device(), from_nccl = is_from_nccl] {
+      close_on(device, [=] {
+        if (from_nccl) {
+          log_nccl(nccl().ncclMemFree(data), "ncclMemFree");
+        } else {
+          log_cuda(cudaFree(data), "cudaFree");
+        }
+      });
     });
   }
 };
 
 }  // namespace
 
-std::string NcclDeviceCommunicator::introduce(int rank) {
+std::string NcclDeviceCommunicator::introduce(int rank, const std::string& library) {
   ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+  nccl(library);
   NcclIntroduction mine{.version = checked_nccl_version()};
-  if (rank == 0) require_nccl(ncclGetUniqueId(&mine.id), nullptr, "ncclGetUniqueId");
+  if (rank == 0) require_nccl(nccl().ncclGetUniqueId(&mine.id), nullptr, "ncclGetUniqueId");
   return {reinterpret_cast<const char*>(mine.bytes().data()), mine.bytes().size()};
 }
 
@@ -109,8 +117,8 @@ std::unique_ptr<NcclDeviceCommunicator> NcclDeviceCommunicator::split(int color)
 NcclDeviceCommunicator::NcclDeviceCommunicator(std::shared_ptr<NcclCommunicator> communicator)
     : communicator_(std::move(communicator)) {
   const ncclComm_t comm = communicator_->get();
-  require_nccl(ncclCommUserRank(comm, &rank_), comm, "ncclCommUserRank");
-  require_nccl(ncclCommCount(comm, &size_), comm, "ncclCommCount");
+  require_nccl(nccl().ncclCommUserRank(comm, &rank_), comm, "ncclCommUserRank");
+  require_nccl(nccl().ncclCommCount(comm, &size_), comm, "ncclCommCount");
 }
 
 NcclDeviceCommunicator::~NcclDeviceCommunicator() {
@@ -129,9 +137,9 @@ DeviceMemory NcclDeviceCommunicator::allocate(std::size_t bytes) {
   ensure(accepts_calls(), "memory of a group that has failed");
   const CudaDeviceGuard guard(communicator_->device());
   const std::size_t size = std::max<std::size_t>(bytes, 1);
-  CommunicatorMemory memory{.communicator = communicator_};
+  CommunicatorMemory memory{.communicator = communicator_, .thread = freeing_};
   void* data = nullptr;
-  const ncclResult_t allocated = ncclMemAlloc(&data, size);
+  const ncclResult_t allocated = nccl().ncclMemAlloc(&data, size);
   memory.is_from_nccl = allocated == ncclSuccess;
   if (!memory.is_from_nccl) {
     log::debug(nccl_error(allocated, nullptr, "ncclMemAlloc, so cudaMalloc is used").to_string());
@@ -140,7 +148,7 @@ DeviceMemory NcclDeviceCommunicator::allocate(std::size_t bytes) {
   }
   const ncclComm_t comm = communicator_->get();
   const ncclResult_t registered =
-      communicator_->settle(ncclCommRegister(comm, data, size, &memory.registration));
+      communicator_->settle(nccl().ncclCommRegister(comm, data, size, &memory.registration));
   if (registered != ncclSuccess) {
     memory.registration = nullptr;
     log::debug(nccl_error(registered, comm, "ncclCommRegister").to_string());
@@ -179,14 +187,15 @@ void NcclDeviceCommunicator::launch_tensors(Stream& stream, std::string_view wha
 void NcclDeviceCommunicator::reduce_scatter(Stream& stream, const void* whole, void* part,
                                             std::size_t part_count, DType dtype, ReduceOp op) {
   launch(stream, "a reduce-scatter", [&](ncclComm_t comm, cudaStream_t native) {
-    return ncclReduceScatter(whole, part, part_count, to_nccl(dtype), to_nccl(op), comm, native);
+    return nccl().ncclReduceScatter(whole, part, part_count, to_nccl(dtype), to_nccl(op), comm,
+                                    native);
   });
 }
 
 void NcclDeviceCommunicator::all_gather(Stream& stream, const void* part, void* whole,
                                         std::size_t part_count, DType dtype) {
   launch(stream, "an all-gather", [&](ncclComm_t comm, cudaStream_t native) {
-    return ncclAllGather(part, whole, part_count, to_nccl(dtype), comm, native);
+    return nccl().ncclAllGather(part, whole, part_count, to_nccl(dtype), comm, native);
   });
 }
 
@@ -199,16 +208,16 @@ void NcclDeviceCommunicator::reduce_parts(Stream& stream, std::span<const GroupT
                           cudaStream_t native) {
     if (are_equal(tensor.counts)) {
       if (tensor.counts.front() == 0) return;
-      calls.add(ncclReduceScatter(tensor.source, tensor.target, tensor.counts.front(),
-                                  to_nccl(dtype), to_nccl(op), comm, native));
+      calls.add(nccl().ncclReduceScatter(tensor.source, tensor.target, tensor.counts.front(),
+                                         to_nccl(dtype), to_nccl(op), comm, native));
       return;
     }
     const auto* next = static_cast<const std::byte*>(tensor.source);
     for (int root = 0; root < size_; ++root) {
       const std::size_t count = tensor.counts[static_cast<std::size_t>(root)];
       if (count == 0) continue;
-      calls.add(ncclReduce(next, root == rank_ ? tensor.target : nullptr, count, to_nccl(dtype),
-                           to_nccl(op), root, comm, native));
+      calls.add(nccl().ncclReduce(next, root == rank_ ? tensor.target : nullptr, count,
+                                  to_nccl(dtype), to_nccl(op), root, comm, native));
       next += count * size_of(dtype);
     }
   };
@@ -221,16 +230,16 @@ void NcclDeviceCommunicator::gather_parts(Stream& stream, std::span<const GroupT
                           cudaStream_t native) {
     if (are_equal(tensor.counts)) {
       if (tensor.counts.front() == 0) return;
-      calls.add(ncclAllGather(tensor.source, tensor.target, tensor.counts.front(), to_nccl(dtype),
-                              comm, native));
+      calls.add(nccl().ncclAllGather(tensor.source, tensor.target, tensor.counts.front(),
+                                     to_nccl(dtype), comm, native));
       return;
     }
     auto* next = static_cast<std::byte*>(tensor.target);
     for (int root = 0; root < size_; ++root) {
       const std::size_t count = tensor.counts[static_cast<std::size_t>(root)];
       if (count == 0) continue;
-      calls.add(ncclBroadcast(root == rank_ ? tensor.source : next, next, count, to_nccl(dtype),
-                              root, comm, native));
+      calls.add(nccl().ncclBroadcast(root == rank_ ? tensor.source : next, next, count,
+                                     to_nccl(dtype), root, comm, native));
       next += count * size_of(dtype);
     }
   };
@@ -247,10 +256,10 @@ void NcclDeviceCommunicator::exchange(Stream& stream, std::span<const GroupPart>
         const GroupPart& from = received[i];
         if (peer == rank_ && to.count == from.count && to.data == from.data) continue;
         if (to.count > 0) {
-          calls.add(ncclSend(to.data, to.count, to_nccl(dtype), peer, comm, native));
+          calls.add(nccl().ncclSend(to.data, to.count, to_nccl(dtype), peer, comm, native));
         }
         if (from.count > 0) {
-          calls.add(ncclRecv(from.data, from.count, to_nccl(dtype), peer, comm, native));
+          calls.add(nccl().ncclRecv(from.data, from.count, to_nccl(dtype), peer, comm, native));
         }
       }
     });
@@ -260,7 +269,7 @@ void NcclDeviceCommunicator::exchange(Stream& stream, std::span<const GroupPart>
 void NcclDeviceCommunicator::all_reduce(Stream& stream, const void* source, void* target,
                                         std::size_t count, DType dtype, ReduceOp op) {
   launch(stream, "an all-reduce", [&](ncclComm_t comm, cudaStream_t native) {
-    return ncclAllReduce(source, target, count, to_nccl(dtype), to_nccl(op), comm, native);
+    return nccl().ncclAllReduce(source, target, count, to_nccl(dtype), to_nccl(op), comm, native);
   });
 }
 
@@ -339,7 +348,7 @@ std::size_t NcclConnector::unique_id_bytes() const { return sizeof(NcclIntroduct
 
 std::vector<std::byte> NcclConnector::make_unique_id() {
   NcclIntroduction introduction{.version = checked_nccl_version()};
-  require_nccl(ncclGetUniqueId(&introduction.id), nullptr, "ncclGetUniqueId");
+  require_nccl(nccl().ncclGetUniqueId(&introduction.id), nullptr, "ncclGetUniqueId");
   const auto bytes = introduction.bytes();
   return {bytes.begin(), bytes.end()};
 }

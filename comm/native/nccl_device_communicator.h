@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/device/device_communicator.h"
+#include "comm/device/freeing_thread.h"
 
 namespace kolo {
 
@@ -29,8 +30,8 @@ class NcclDeviceCommunicator final : public DeviceCommunicator {
   using Milliseconds = std::chrono::milliseconds;
 
   /// Returns the data that `rank` sends to all ranks before they connect. That of rank 0 contains
-  /// the communicator's id.
-  static std::string introduce(int rank);
+  /// the communicator's id. Loads NCCL: see `nccl` for `library` and errors.
+  static std::string introduce(int rank, const std::string& library = {});
 
   /// Connects `rank`, with GPU `device`, to all ranks. `introductions` holds the results of
   /// `introduce`, by rank. Collective; blocks. Errors: KoloError(kConfig) if NCCL's versions
@@ -82,7 +83,9 @@ class NcclDeviceCommunicator final : public DeviceCommunicator {
   void launch_tensors(Stream& stream, std::string_view what, std::span<const GroupTensor> tensors,
                       Collective&& collective);
 
-  std::shared_ptr<NcclCommunicator> communicator_;  ///< Shared with registered memory.
+  // Both are shared with registered memory.
+  std::shared_ptr<NcclCommunicator> communicator_;
+  std::shared_ptr<FreeingThread> freeing_ = std::make_shared<FreeingThread>();
   int rank_ = 0;
   int size_ = 0;
   CommunicatorState state_ = CommunicatorState::kActive;

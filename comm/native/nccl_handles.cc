@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include "comm/base/log.h"
+#include "comm/native/nccl_library.h"
 
 namespace kolo {
-
-static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 3),
-              "Kolo needs NCCL 2.19.3: it registers buffers");
 
 ncclDataType_t to_nccl(DType dtype) {
   switch (dtype) {
@@ -57,7 +55,7 @@ std::string nccl_version_text(int version) {
 
 int checked_nccl_version() {
   int version = 0;
-  require_nccl(ncclGetVersion(&version), nullptr, "ncclGetVersion");
+  require_nccl(nccl().ncclGetVersion(&version), nullptr, "ncclGetVersion");
   if (version / 10000 != NCCL_MAJOR) {
     throw KoloError(
         {.code = ErrorCode::kConfig,
@@ -74,10 +72,10 @@ Error nccl_error(ncclResult_t result, ncclComm_t comm, std::string_view call) {
             .what = fmt::format("NCCL: {} is still waiting for its peers", call)};
   }
   const bool of_peers = result == ncclRemoteError || result == ncclSystemError;
-  const char* const last = ncclGetLastError(comm);
+  const char* const last = nccl().ncclGetLastError(comm);
   const bool has_last = last != nullptr && *last != '\0';
   return {.code = of_peers ? ErrorCode::kPeerLost : ErrorCode::kInternal,
-          .what = fmt::format("NCCL: {}: {}{}{}", call, ncclGetErrorString(result),
+          .what = fmt::format("NCCL: {}: {}{}{}", call, nccl().ncclGetErrorString(result),
                               has_last ? "; last error: " : "", has_last ? last : "")};
 }
 

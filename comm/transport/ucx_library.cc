@@ -184,7 +184,9 @@ UcpWorker make_ucp_worker(const UcxLibrary& ucx, ucp_context_h context) {
 void UcxMemory::add(std::span<std::byte> memory) noexcept {
   if (memory.empty() || find(memory) != nullptr) return;
   ucp_mem_map_params_t params{};
-  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+  params.memory_type = UCS_MEMORY_TYPE_HOST;
   params.address = memory.data();
   params.length = memory.size();
   ucp_mem_h handle = nullptr;

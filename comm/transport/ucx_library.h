@@ -104,7 +104,8 @@ class UcxMemory {
   UcxMemory(const UcxMemory&) = delete;
   UcxMemory& operator=(const UcxMemory&) = delete;
 
-  /// Registers `memory`. If UCX refuses, messages still work: UCX then pins memory when needed.
+  /// Registers `memory` of the host. If UCX refuses, messages still work: UCX then pins memory when
+  /// needed.
   void add(std::span<std::byte> memory) noexcept;
 
   /// Returns the handle of the registered memory that begins last before `range`, if it contains

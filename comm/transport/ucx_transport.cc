@@ -258,6 +258,10 @@ class UcxTransportImpl final : public UcxTransport {
   void set_memory(ucp_request_param_t& param, std::span<const std::byte> data) const {
     param.memh = memory_.find(data);
     if (param.memh != nullptr) param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+    // If UCX knows devices, it otherwise looks each address up. Registered memory is the host's.
+    if (param.memh == nullptr && takes_device_memory_) return;
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    param.memory_type = UCS_MEMORY_TYPE_HOST;
   }
 
   void send_copy(Peer& peer, UcxChannel lane, std::uint64_t tag, std::span<const std::byte> bytes) {

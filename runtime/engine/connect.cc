@@ -21,6 +21,7 @@
 #include "comm/transport/routed_transport.h"
 #include "comm/transport/shm_transport.h"
 #include "compression/compression_spec.h"
+#include "runtime/calibration/native_probe.h"
 #include "runtime/calibration/probe.h"
 #include "runtime/options/option_table.h"
 #include "runtime/options/version.h"
@@ -89,6 +90,7 @@ constexpr const char* kOutOfBandAbort = "out-of-band abort";
 constexpr const char* kTakesDeviceMemory = "takes device memory";
 constexpr const char* kSelector = "selector";
 constexpr const char* kIntroduction = "introduction of a device";
+constexpr const char* kNativeTime = "time of a native collective";
 
 /// Throws KoloError(kConfig), equal on all ranks, if settings differ between ranks.
 void compare_settings(BatchedExchange& exchange, const Options& options) {
@@ -235,7 +237,8 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
   std::optional<DeviceContext> device_context;
   if (options.device != kNoDevice) {
     device_context.emplace().device = devices.open(options.device, grid.local_rank(rank));
-    exchange.post(kIntroduction, devices.introduce(rank, *device_context->device));
+    exchange.post(kIntroduction,
+                  devices.introduce(rank, *device_context->device, options.nccl_library));
   }
   Calibrator calibrator(rank, grid, places, options);
   calibrator.post(exchange);
@@ -257,13 +260,24 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
     device_context->node = std::move(groups.node);
     device_context->world = std::move(groups.world);
     device_context->connector = std::move(groups.connector);
+    const bool is_timed = grid.num_nodes() > 1 && options.calibrate == "on" &&
+                          !options.reproducible && device_context->world != nullptr;
+    if (is_timed) {
+      exchange.post(kNativeTime,
+                    fmt::format("{}", time_native(*device_context->device, *device_context->world,
+                                                  options.connect_timeout)));
+    }
   }
   // No rank uses its device communicators before all are connected.
   if (measured || (device_context && grid.world_size() > 1)) exchange.run();
   Calibration calibration = calibrator.finish(exchange);
   limits.flags_per_peer -= kProbeFlags;
-  calibration.costs = parse_link_costs(
-      options.link_costs, parse_link_costs(exchange.text_of_rank_0(kSelector), calibration.costs));
+  calibration.costs = parse_link_costs(exchange.text_of_rank_0(kSelector), calibration.costs);
+  if (device_context) calibration.costs.native_timed = 0;
+  if (const std::string us = exchange.text_of_rank_0(kNativeTime); !us.empty()) {
+    fit_native(std::stod(us), grid, calibration.costs);
+  }
+  calibration.costs = parse_link_costs(options.link_costs, calibration.costs);
   const CoreSharers sharers = core_sharers(places, grid, rank);
   const std::size_t granted = granted_cores();
   const int reduce_threads = choose_reduce_threads(options, sharers, granted);

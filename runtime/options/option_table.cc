@@ -262,6 +262,10 @@ const std::vector<OptionEntry>& option_table() {
                   "UCX's library libucp.so, which jobs across nodes load at start; empty: that of "
                   "the system",
                   &Options::ucx_library, false, check_path),
+      text_option("nccl_library", "PATH",
+                  "NCCL's library libnccl.so.2, which jobs with GPUs load at start; empty: that "
+                  "which the process has loaded, or else that of the system",
+                  &Options::nccl_library, false, check_path),
       ms_option("connect_timeout", "time limit of start-up", &Options::connect_timeout, 1),
       ms_option("mismatch_after",
                 "delay before Kolo checks which ranks have not submitted a tensor",

@@ -74,6 +74,9 @@ struct Options {
   /// Path of UCX's library libucp.so, which jobs across nodes load at start. Empty means the
   /// system's library.
   std::string ucx_library = {};
+  /// Path of NCCL's library libnccl.so.2, which jobs with GPUs load at start. Empty means that
+  /// which the process has loaded, or else the system's library.
+  std::string nccl_library = {};
   /// Time limit of start-up (rendezvous and connections).
   std::chrono::milliseconds connect_timeout{60'000};
   /// Delay before Kolo checks which ranks have not submitted a tensor.

@@ -133,6 +133,7 @@ constexpr std::pair<std::string_view, std::string_view> kCostTexts[] = {
     {"staging_bytes_per_us", "rate of copies between GPU and host, each way"},
     {"native_network_latency_us", "delay between nodes by the GPU library"},
     {"native_network_bytes_per_us", "rate between nodes by the GPU library"},
+    {"native_timed", "1: these are measured or given; 0: auto takes the GPU library"},
     {"bucket_us", "time of a rank for each bucket"},
     {"step_us", "time of each step of a schedule, beside its bytes"},
     {"private_read_us", "time of the call that reads a peer's private memory, beside its bytes"},

@@ -1,10 +1,8 @@
-# NCCL::nccl: searched below NCCL_ROOT, CMAKE_PREFIX_PATH and the CUDA toolkit. Also finds a library
-# whose name has a version, as in Python's wheels. Sets NCCL_VERSION.
+# NCCL::nccl: NCCL's headers, searched below NCCL_ROOT, CMAKE_PREFIX_PATH and the CUDA toolkit. Sets
+# NCCL_VERSION. The library is loaded at run time.
 
 find_path(NCCL_INCLUDE_DIR nccl.h
   HINTS ENV NCCL_ROOT ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
-find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2
-  HINTS ENV NCCL_ROOT ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib lib64)
 
 if(NCCL_INCLUDE_DIR)
   set(NCCL_VERSION "")
@@ -17,13 +15,10 @@ if(NCCL_INCLUDE_DIR)
 endif()
 
 include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(NCCL
-  REQUIRED_VARS NCCL_LIBRARY NCCL_INCLUDE_DIR VERSION_VAR NCCL_VERSION)
-mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)
+find_package_handle_standard_args(NCCL REQUIRED_VARS NCCL_INCLUDE_DIR VERSION_VAR NCCL_VERSION)
+mark_as_advanced(NCCL_INCLUDE_DIR)
 
 if(NCCL_FOUND AND NOT TARGET NCCL::nccl)
-  add_library(NCCL::nccl UNKNOWN IMPORTED)
-  set_target_properties(NCCL::nccl PROPERTIES
-    IMPORTED_LOCATION ${NCCL_LIBRARY}
-    INTERFACE_INCLUDE_DIRECTORIES ${NCCL_INCLUDE_DIR})
+  add_library(NCCL::nccl INTERFACE IMPORTED)
+  target_include_directories(NCCL::nccl INTERFACE ${NCCL_INCLUDE_DIR})
 endif()

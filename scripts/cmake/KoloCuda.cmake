@@ -24,14 +24,24 @@ if(KOLO_CUDA)
     # Ampere, Hopper, Blackwell; the last one also as PTX for later architectures.
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
   endif()
-  # Kernels and the code around them use the same compiler.
+  # Kernels and the code around them use the same compiler, unless the caller says otherwise: no
+  # type of the C++ library crosses between them.
   if(NOT DEFINED CMAKE_CUDA_HOST_COMPILER)
     set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   endif()
-  # The run-time library of CUDA::cudart, which C++ sources link, too.
-  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+  # The run-time library, which C++ sources link, too: Shared, or Static for Python's package.
+  if(NOT DEFINED CMAKE_CUDA_RUNTIME_LIBRARY)
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+  endif()
   enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
+  set(KOLO_CUDART CUDA::cudart)
+  if(CMAKE_CUDA_RUNTIME_LIBRARY STREQUAL "Static")
+    set(KOLO_CUDART CUDA::cudart_static)
+  endif()
+  if(NOT CMAKE_CUDA_HOST_COMPILER STREQUAL CMAKE_CXX_COMPILER)
+    set(CMAKE_CUDA_IMPLICIT_LINK_LIBRARIES)  # of the other C++ library
+  endif()
 elseif(KOLO_WITH_NCCL STREQUAL "ON" OR KOLO_WITH_CUDNN STREQUAL "ON")
   message(FATAL_ERROR "KOLO_WITH_NCCL and KOLO_WITH_CUDNN need CUDA, which is off or was not found")
 endif()
@@ -58,5 +68,5 @@ function(kolo_cuda_sources target)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   # As a flag, because CMake supports CUDA_STANDARD 20 only from 3.26 on.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
-  target_link_libraries(${target} PUBLIC CUDA::cudart)
+  target_link_libraries(${target} PUBLIC ${KOLO_CUDART})
 endfunction()

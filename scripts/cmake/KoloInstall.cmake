@@ -77,7 +77,7 @@ endforeach()
 
 set(libraries kolo_topology kolo_comm kolo_fusion kolo_compression kolo_network_factory kolo_rendezvous_factory
   kolo_rendezvous_factory_without_mpi kolo_device_factory kolo_group_factory kolo_runtime)
-foreach(library IN ITEMS kolo_mpi kolo_ucx kolo_cuda kolo_nccl)
+foreach(library IN ITEMS kolo_mpi kolo_ucx kolo_cuda kolo_nccl_library kolo_nccl)
   if(TARGET ${library})
     list(APPEND libraries ${library})
   endif()
@@ -101,11 +101,9 @@ if(KOLO_WITH_MPI)
   find_package(MPI REQUIRED COMPONENTS CXX)
   list(APPEND kolo_cxx_dependencies ${MPI_CXX_LIBRARIES})
 endif()
-foreach(library IN ITEMS CUDA::cudart NCCL::nccl)
-  if(TARGET ${library})
-    list(APPEND kolo_cxx_dependencies $<TARGET_FILE:${library}>)
-  endif()
-endforeach()
+if(TARGET CUDA::cudart)
+  list(APPEND kolo_cxx_dependencies $<TARGET_FILE:CUDA::cudart>)
+endif()
 # The prefix is relative to the file, so that `cmake --install --prefix` and moved folders work.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig
   OUTPUT_VARIABLE prefix_from_pkgconfig)
@@ -125,7 +123,6 @@ install(FILES
     ${CMAKE_CURRENT_BINARY_DIR}/koloConfig.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/koloConfigVersion.cmake
     scripts/cmake/FindCUDNN.cmake
-    scripts/cmake/FindNCCL.cmake
   DESTINATION ${package_folder} COMPONENT library)
 
 foreach(program IN ITEMS kolo-train kolo-bench kolo-sim kolo-topo)

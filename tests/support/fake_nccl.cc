@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/native/nccl_library.h"
 #include "tests/support/device/fake_cuda.h"
 
 /// A communicator. As in NCCL, `split` is set when the parent communicator has settled, although
@@ -15,6 +16,7 @@ struct ncclComm {
   int size = 1;
   int polls_left = 0;
   bool stuck = false;
+  bool blocks = false;
   ncclComm** split = nullptr;
 };
 
@@ -38,6 +40,7 @@ Launch& launch() {
 }
 
 ncclResult_t begin(ncclComm& comm) {
+  if (comm.blocks) return ncclSuccess;
   comm.polls_left = fake_nccl().polls_in_progress;
   comm.stuck = fake_nccl().stuck;
   return comm.stuck || comm.polls_left > 0 ? ncclInProgress : ncclSuccess;
@@ -123,18 +126,30 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
+const char* ncclGetErrorString(ncclResult_t result) {
+  return result == ncclRemoteError ? "a fake remote error" : "a fake error";
+}
+
 const char* ncclGetLastError(ncclComm_t) { return "the fake library says so"; }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, int rank,
                                     ncclConfig_t* config) {
   fake_nccl().record(config->blocking == 0 ? "init" : "blocking init");
   fake_nccl().most_blocks = config->maxCTAs;
+  if (config->blocking != 0) fake_nccl().pass_gate(0);
   *comm = kolo::test::make_communicator(rank, size);
-  return ncclInProgress;
+  if (config->blocking == 0) return ncclInProgress;
+  (*comm)->blocks = true;
+  (*comm)->stuck = false;
+  return ncclSuccess;
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int, int, ncclComm_t* child, ncclConfig_t* config) {
   fake_nccl().record(config->blocking == 0 ? "split" : "blocking split");
+  if (config->blocking != 0) {
+    *child = new ncclComm{.blocks = true};
+    return ncclSuccess;
+  }
   comm->split = child;
   begin(*comm);
   return ncclSuccess;
@@ -260,3 +275,15 @@ ncclResult_t ncclGroupEnd() {
 }
 
 }  // extern "C"
+
+namespace kolo {
+
+const NcclLibrary& nccl(const std::string& file) {
+  if (!file.empty()) test::fake_nccl().record("load " + file);
+#define KOLO_NCCL_FUNCTION(name) .name = &::name,
+  static const NcclLibrary fake = {KOLO_NCCL_FUNCTIONS(KOLO_NCCL_FUNCTION)};
+#undef KOLO_NCCL_FUNCTION
+  return fake;
+}
+
+}  // namespace kolo

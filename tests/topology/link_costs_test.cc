@@ -42,6 +42,15 @@ TEST(LinkCosts, TheNetworkOfTheLibraryFollowsTheNetworkUnlessNamed) {
   EXPECT_EQ(parse_link_costs("memory_latency_us=1", defaults).native_network.bytes_per_us, 7);
 }
 
+TEST(LinkCosts, TheLibrarysCostsAreNoGuessIfTheyAreGiven) {
+  const LinkCosts guessed = parse_link_costs("native_timed=0");
+  EXPECT_EQ(guessed.native_timed, 0);
+  EXPECT_EQ(parse_link_costs("memory_latency_us=1", guessed).native_timed, 0);
+  EXPECT_EQ(parse_link_costs("network_latency_us=1", guessed).native_timed, 1);
+  EXPECT_EQ(parse_link_costs("native_network_latency_us=1", guessed).native_timed, 1);
+  EXPECT_EQ(parse_link_costs("network_latency_us=1,native_timed=0").native_timed, 0);
+}
+
 TEST(LinkCosts, StagingFollowsTheLatencyOfADeviceUnlessNamed) {
   EXPECT_EQ(parse_link_costs("device_latency_us=7").staging.latency_us, 14);
   EXPECT_EQ(parse_link_costs("staging_latency_us=3,device_latency_us=7").staging.latency_us, 3);

@@ -314,8 +314,8 @@ std::unique_ptr<CudaModel> make_model(kolo::Device& device, const CudaModelOptio
     }
     parameters->copy_values(host.parameters());
   }
-  std::unique_ptr<Stream> stream = device.make_stream();
-  const CudaDeviceGuard guard(as_cuda(*stream).device());
+  auto stream = std::make_unique<CudaStream>(as_cuda(*device.make_stream()).device());
+  const CudaDeviceGuard guard(stream->device());
   return std::make_unique<M>(CudaModel::Base{.device = device,
                                              .stream = std::move(stream),
                                              .options = options,

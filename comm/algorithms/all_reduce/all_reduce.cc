@@ -72,11 +72,12 @@ CostModel model_of(const CompileContext& context) {
 
 std::vector<Extent> pieces_of(const CompileContext& context, const FlatAllReduce* flat) {
   const BucketLayout& layout = context.layout;
+  const bool is_whole = flat != nullptr && flat->in_one_piece;
   if (layout.is_on_device()) {
     return device_chunks(layout.count, device_padding(context.grid, layout.dtype), layout.dtype,
-                         context.options.device_chunk_bytes);
+                         is_whole ? layout.bytes() + 1 : context.options.device_chunk_bytes);
   }
-  if (flat != nullptr && flat->in_one_piece) return {{0, layout.count}};
+  if (is_whole) return {{0, layout.count}};
   const auto own =
       flat != nullptr && flat->piece_bytes != nullptr ? flat->piece_bytes(context) : std::nullopt;
   return own ? host_pieces(layout, *own) : host_pieces(layout, context.grid, context.options);

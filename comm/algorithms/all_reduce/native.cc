@@ -66,7 +66,8 @@ double native_us(const ProcessGrid& grid, const LinkCosts& costs, double bytes) 
          std::max(inside, crossed / costs.native_network.bytes_per_us);
 }
 
-// `sums_in_one_place` is set because Kolo does not control how the library rounds.
+// `sums_in_one_place` is set because Kolo does not control how the library rounds. The library cuts
+// and pipelines a bucket itself.
 constinit const FlatAllReduce all_reduce::native{.name = "native",
                                                  .memories = {.device = true},
                                                  .auto_choice = {.device = true},
@@ -74,6 +75,7 @@ constinit const FlatAllReduce all_reduce::native{.name = "native",
                                                  .needs_native = true,
                                                  .phases = &kIntraNodePhases,
                                                  .append = append,
+                                                 .in_one_piece = true,
                                                  .device_us = native_us};
 
 }  // namespace kolo

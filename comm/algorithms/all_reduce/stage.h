@@ -126,7 +126,7 @@ struct FlatAllReduce {
   /// is appended by `exchange`.
   void (*append)(ScheduleBuilder& builder, const std::vector<Stage>& stages,
                  const CompileContext& context) = nullptr;
-  bool in_one_piece = false;  ///< Whether host buckets are never cut into chunks.
+  bool in_one_piece = false;  ///< Whether buckets are never cut into chunks.
   /// Returns the chunk size of a host bucket in bytes, or an empty value for `host_chunk_bytes`. If
   /// null, it is always `host_chunk_bytes`.
   std::optional<std::size_t> (*piece_bytes)(const CompileContext& context) = nullptr;

@@ -2,13 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "comm/base/reduction.h"
+#include "comm/base/span.h"
 #include "comm/device/device_kernels.h"
 #include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {
+
+// Python's package compiles kernels with another C++ library than the code that calls them, so no
+// type of the C++ library crosses this interface.
 
 /// Loads all kernels of this folder on the current device. CUDA otherwise loads a kernel at its
 /// first launch, and may wait for all work of the device: that never ends if a collective waits for
@@ -39,7 +42,7 @@ void copy_batched_on_host(const BatchedCopy& copy);
 /// Threads: those of Stream. Errors: UsageError unless there are 1 to kMostReduceSources sources;
 ///          KoloError(kInternal) with CUDA's text if the launch is refused.
 /// Cost:    every source is read once, the target is written once.
-void launch_reduce(DType dtype, ReduceOp op, void* target, std::span<const void* const> sources,
+void launch_reduce(DType dtype, ReduceOp op, void* target, Span<const void* const> sources,
                    std::size_t count, double scale, void* cuda_stream);
 
 /// Enqueues `DeviceKernels::sum_rows` on a cudaStream_t of the current device, as one launch. Each
@@ -56,7 +59,7 @@ void launch_row_sums(const RowGroups& groups, const void* rows, std::size_t widt
 /// then writes the rows in one launch.
 ///
 /// Cost:    every row is read once; every table row is cleared, and copied rows are written again.
-void launch_row_spread(std::span<const std::int64_t> indices, const void* rows,
-                       std::size_t row_bytes, void* table, std::size_t height, void* cuda_stream);
+void launch_row_spread(Span<const std::int64_t> indices, const void* rows, std::size_t row_bytes,
+                       void* table, std::size_t height, void* cuda_stream);
 
 }  // namespace kolo

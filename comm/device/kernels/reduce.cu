@@ -97,7 +97,7 @@ void launch(ReduceOp op, void* target, const Sources& sources, std::size_t count
 
 }  // namespace
 
-void launch_reduce(DType dtype, ReduceOp op, void* target, std::span<const void* const> sources,
+void launch_reduce(DType dtype, ReduceOp op, void* target, Span<const void* const> sources,
                    std::size_t count, double scale, void* cuda_stream) {
   check(!sources.empty() && sources.size() <= kMostReduceSources,
         "a reduction on the device takes 1 to 64 sources");

@@ -149,7 +149,7 @@ void launch_sums(std::size_t word_bytes, const Lists& lists, std::size_t count, 
 }
 
 template <typename Word, typename... Narrower>
-void launch_copy(std::size_t word_bytes, std::span<const std::int64_t> indices, const void* rows,
+void launch_copy(std::size_t word_bytes, Span<const std::int64_t> indices, const void* rows,
                  std::size_t row_bytes, void* table, cudaStream_t stream) {
   if constexpr (sizeof...(Narrower) > 0) {
     if (word_bytes < sizeof(Word)) {
@@ -162,7 +162,7 @@ void launch_copy(std::size_t word_bytes, std::span<const std::int64_t> indices, 
               indices.size(), static_cast<const Word*>(rows), words, static_cast<Word*>(table));
 }
 
-void launch_words(std::size_t word_bytes, std::span<const std::int64_t> indices, const void* rows,
+void launch_words(std::size_t word_bytes, Span<const std::int64_t> indices, const void* rows,
                   std::size_t row_bytes, void* table, cudaStream_t stream) {
   launch_copy<uint4, uint2, std::uint32_t, std::uint16_t, std::uint8_t>(word_bytes, indices, rows,
                                                                         row_bytes, table, stream);
@@ -181,8 +181,8 @@ void launch_row_sums(const RowGroups& groups, const void* rows, std::size_t widt
   });
 }
 
-void launch_row_spread(std::span<const std::int64_t> indices, const void* rows,
-                       std::size_t row_bytes, void* table, std::size_t height, void* cuda_stream) {
+void launch_row_spread(Span<const std::int64_t> indices, const void* rows, std::size_t row_bytes,
+                       void* table, std::size_t height, void* cuda_stream) {
   const auto stream = static_cast<cudaStream_t>(cuda_stream);
   if (height * row_bytes == 0) return;
   require_cuda(cudaMemsetAsync(table, 0, height * row_bytes, stream), "cudaMemsetAsync");

@@ -55,7 +55,7 @@ class DeviceRows final : public RowBackend {
 
   /// Enqueues a copy of `list` to the device, and returns the copy.
   template <typename T>
-  std::span<const T> copied(std::span<const T> list);
+  Span<const T> copied(Span<const T> list);
   /// Makes room for `bytes` bytes in the last of `lists_`.
   void reserve(std::size_t bytes);
 
@@ -99,7 +99,7 @@ void DeviceRows::reserve(std::size_t bytes) {
 }
 
 template <typename T>
-std::span<const T> DeviceRows::copied(std::span<const T> list) {
+Span<const T> DeviceRows::copied(Span<const T> list) {
   if (list.empty()) return {};
   const std::size_t bytes = list.size_bytes();
   reserve(bytes);
@@ -123,8 +123,8 @@ void DeviceRows::sum_rows(const RowGroups& groups, const std::byte* rows, const 
 
 void DeviceRows::spread_rows(std::span<const std::int64_t> indices, const std::byte* rows,
                              const RowTable& table, std::byte* target) {
-  device_.kernels().spread_rows(*stream_, copied(indices), rows, table.row_bytes(), target,
-                                table.height);
+  device_.kernels().spread_rows(*stream_, copied<std::int64_t>(indices), rows, table.row_bytes(),
+                                target, table.height);
   stream_->record(*done_);
 }
 

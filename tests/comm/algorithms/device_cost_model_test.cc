@@ -151,6 +151,34 @@ TEST(DeviceCostModel, PrefersTheLibraryUnlessItsNetworkIsPoor) {
               testing::StartsWith("hierarchical:native,"));
 }
 
+TEST(DeviceCostModel, TakesTheLibraryIfItsCostsAreAGuess) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({8, 8});
+  CompileOptions guessed;
+  guessed.link_costs.network.bytes_per_us = 12'000;
+  guessed.link_costs.native_timed = 0;
+  EXPECT_EQ(chosen(grid, mib(256), guessed).algorithm->name(), "native");
+  EXPECT_EQ(chosen(grid, mib(256), guessed).reason,
+            "native: the device's library, of which no call was timed");
+  guessed.algorithm = "hierarchical";
+  EXPECT_THAT(chosen(grid, mib(256), guessed).algorithm->name(), testing::StartsWith("hier"));
+  guessed.algorithm = "auto";
+  guessed.native_spans_nodes = false;
+  EXPECT_THAT(chosen(grid, mib(256), guessed).algorithm->name(), testing::StartsWith("hier"));
+}
+
+TEST(DeviceCostModel, TheLibraryGetsBucketsUncut) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({4});
+  const BucketLayout layout{.count = mib(256) / sizeof(float), .memory = MemoryKind::kDevice};
+  const CompileOptions options{.device_chunk_bytes = mib(32)};
+  const CompileContext context{CollectiveSpec::all_reduce(4), layout, grid, options};
+  const auto calls = [&](std::string_view name) {
+    const Schedule schedule = compile(1, find_all_reduce(name), context);
+    return std::ranges::count(schedule.steps, StepKind::kNative, &Step::kind);
+  };
+  EXPECT_EQ(calls("native"), 1);
+  EXPECT_EQ(calls("hierarchical:native,ring"), 2 * 8);
+}
+
 TEST(DeviceCostModel, SaysWhy) {
   CompileOptions options;
   options.link_costs.device = {.latency_us = 0, .bytes_per_us = 1};

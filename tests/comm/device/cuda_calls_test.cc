@@ -141,6 +141,39 @@ TEST_F(CudaCalls, MemoryFromAPoolWaitsForNothing) {
               testing::ElementsAre("cudaMallocAsync", "cudaPointerGetAttributes", "cudaFreeAsync"));
 }
 
+TEST_F(CudaCalls, FreeingDoesNotWaitForTheDevice) {
+  CudaDevice device(0);
+  DeviceMemory memory = device.allocate(64, MemoryKind::kDevice);
+  DeviceMemory pinned = device.allocate(64, MemoryKind::kPinned);
+  const auto group = connect();
+  DeviceMemory registered = group->allocate(64);
+  fake_nccl().allocates = false;
+  DeviceMemory ordinary = group->allocate(64);
+  fake_cuda().spins = true;
+  for (DeviceMemory* each : {&memory, &pinned, &registered, &ordinary}) *each = {};
+  EXPECT_EQ(fake_cuda().waits, 0) << "another thread waits";
+  while (fake_cuda().in_use() > 0) std::this_thread::yield();
+  EXPECT_EQ(fake_nccl().called("cudaFree"), 2);
+  EXPECT_EQ(fake_nccl().called("cudaFreeHost"), 1);
+  EXPECT_EQ(fake_nccl().called("ncclMemFree"), 1);
+}
+
+TEST_F(CudaCalls, ADeviceEndsWhenAllItsMemoryIsFreed) {
+  {
+    CudaDevice device(0);
+    for (int i = 0; i < 100; ++i) device.allocate(64, MemoryKind::kDevice);
+  }
+  EXPECT_EQ(fake_cuda().in_use(), 0U);
+}
+
+TEST_F(CudaCalls, StreamsOfCommunicationComeFirst) {
+  CudaDevice device(0);
+  device.make_stream();
+  EXPECT_EQ(fake_cuda().last_priority, -5);
+  CudaStream(0).native();
+  EXPECT_EQ(fake_cuda().last_priority, 0);
+}
+
 TEST_F(CudaCalls, KernelsAreLoadedBeforeAnyIsLaunched) {
   CudaDevice device(0);
   fake_cuda().spins = true;

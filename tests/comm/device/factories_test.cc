@@ -45,7 +45,7 @@ TEST(DeviceFactory, OpensADeviceOrSaysWhyNot) {
 TEST(GroupFactory, ADeviceWithoutALibraryOfCollectivesIsAConfigurationError) {
   SeededHostDevice device(1);
   try {
-    introduce_groups(0, device);
+    introduce_groups(0, device, "");
     FAIL() << "connected ranks that compute in host memory";
   } catch (const KoloError& error) {
     EXPECT_EQ(error.error().code, ErrorCode::kConfig);

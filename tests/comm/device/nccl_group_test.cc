@@ -61,7 +61,7 @@ struct Rank {
   Rank() : groups(connected()) {}
 
   DeviceCommunicators connected() {
-    const auto introductions = rendezvous.all_gather(introduce_groups(rank, *device));
+    const auto introductions = rendezvous.all_gather(introduce_groups(rank, *device, ""));
     DeviceCommunicators all = connect_groups(introductions, rank, grid, *device, kLongestWait);
     rendezvous.all_gather("");
     return all;

@@ -2,10 +2,36 @@
 
 #include <gmock/gmock.h>
 
+#include <string>
+
+#include "comm/native/nccl_library.h"
+
 namespace kolo::test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+
+std::string refusal_of_library(const std::string& library) {
+  try {
+    nccl(library);
+  } catch (const KoloError& error) {
+    EXPECT_EQ(error.error().code, ErrorCode::kConfig);
+    return error.what();
+  }
+  return "";
+}
+
+// The first test, because a process loads one library.
+TEST(NcclLibrary, AnotherLibraryIsRefusedWithARemedy) {
+  EXPECT_THAT(refusal_of_library("/nowhere/libnccl.so.2"),
+              AllOf(HasSubstr("/nowhere/libnccl.so.2"), HasSubstr("KOLO_NCCL_LIBRARY")));
+  EXPECT_THAT(refusal_of_library("libm.so.6"), HasSubstr("ncclAllGather"));
+  const NcclLibrary& loaded = nccl();
+  EXPECT_EQ(&nccl(), &loaded);
+  EXPECT_THAT(refusal_of_library("/nowhere/libnccl.so.2"),
+              HasSubstr("this process has loaded NCCL from 'libnccl.so.2' already"));
+}
 
 TEST(NcclHandles, EveryTypeAndOperationHasItsOwn) {
   std::set<ncclDataType_t> types;
@@ -32,7 +58,7 @@ TEST(NcclHandles, AFailureOfThePeersOrTheNetworkIsALostPeer) {
 TEST(NcclHandles, ErrorsHaveNcclsReasonAndTheCall) {
   const std::string what = nccl_error(ncclInternalError, nullptr, "an all-reduce").what;
   EXPECT_THAT(what, HasSubstr("an all-reduce"));
-  EXPECT_THAT(what, HasSubstr(ncclGetErrorString(ncclInternalError)));
+  EXPECT_THAT(what, HasSubstr(nccl().ncclGetErrorString(ncclInternalError)));
   EXPECT_THROW(require_nccl(ncclInternalError, nullptr, "it"), KoloError);
   EXPECT_NO_THROW(require_nccl(ncclSuccess, nullptr, "it"));
 }

@@ -1,5 +1,6 @@
 // Tests NcclDeviceCommunicator with a fake library whose calls are in progress, stuck or failed.
 
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -249,6 +250,7 @@ TEST_F(NcclLifeCycle, DestroyingAGroupThatIsNotAtItsEndAbortsIt) {
 TEST_F(NcclLifeCycle, MemoryIsDeregisteredBeforeItIsFreed) {
   const auto group = connect();
   group->allocate(100);
+  wait_until_called("ncclMemFree", 1);
   EXPECT_THAT(fake_nccl().calls(),
               ElementsAre("init", "ncclMemAlloc", "register", "deregister", "ncclMemFree"));
 }
@@ -270,8 +272,49 @@ TEST_F(NcclLifeCycle, WhatNcclCannotAllocateOrRegisterIsOrdinaryMemory) {
   fake_nccl().registers = false;
   const auto group = connect();
   group->allocate(100);
+  wait_until_called("cudaFree", 1);
   EXPECT_THAT(fake_nccl().calls(), ElementsAre("init", "cudaMalloc", "cudaFree"));
   EXPECT_FALSE(group->async_error());
+}
+
+TEST_F(NcclLifeCycle, TheLibraryIsTheOneThatIsNamed) {
+  NcclDeviceCommunicator::introduce(0, "/opt/libnccl.so.2");
+  EXPECT_THAT(fake_nccl().calls(), ElementsAre("load /opt/libnccl.so.2"));
+}
+
+/// Communicators whose calls block, as NCCL_COMM_BLOCKING=1 asks.
+class BlockingNccl : public NcclLifeCycle {
+ protected:
+  BlockingNccl() { ::setenv("NCCL_COMM_BLOCKING", "1", 1); }
+  ~BlockingNccl() override { ::unsetenv("NCCL_COMM_BLOCKING"); }
+};
+
+TEST_F(BlockingNccl, CallsAreNotPolledAndTheEndIsTheSame) {
+  fake_nccl().stuck = true;  // what would be in progress for ever
+  const auto world = connect();
+  const auto node = world->split(0);
+  all_reduce(*node);
+  all_reduce(*world);
+  for (NcclDeviceCommunicator* group : {node.get(), world.get()}) {
+    EXPECT_FALSE(group->async_error());
+    EXPECT_EQ(group->finalize(), CommunicatorState::kFinalized);
+  }
+  EXPECT_THAT(fake_nccl().calls(),
+              ElementsAre("blocking init", "blocking split", "all_reduce", "all_reduce", "finalize",
+                          "destroy", "finalize", "destroy"));
+}
+
+TEST_F(BlockingNccl, ConnectingHasADeadlineAndBlocksNoOther) {
+  fake_nccl().close_gate();
+  EXPECT_EQ(code_of([&] { connect(kSoon); }), ErrorCode::kTimeout);
+  NcclConnector connector(0, kLate);
+  auto connecting = connector.connect(connector.make_unique_id(), 0, 2);
+  EXPECT_EQ(connecting->poll(), nullptr);
+  fake_nccl().open_gate();
+  std::unique_ptr<DeviceCommunicator> group;
+  while (!group) group = connecting->poll();
+  EXPECT_TRUE(group->abort(kLate));
+  EXPECT_EQ(fake_nccl().called("aborted"), 1) << "what had not connected is left behind";
 }
 
 TEST_F(NcclLifeCycle, AnotherMajorVersionIsAConfigurationError) {

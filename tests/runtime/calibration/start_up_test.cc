@@ -31,22 +31,23 @@ class HostDevices {
       : ranks_(ranks), world_(numbers(ranks)), introduction_("introduction of ") {}
 
   DeviceSource source() {
-    return {.open = [](const std::string&, int) { return std::make_unique<HostDevice>(); },
-            .introduce = [this](int rank,
-                                const Device&) { return introduction_ + std::to_string(rank); },
-            .connect =
-                [this](std::span<const std::string> introductions, int rank, const ProcessGrid&,
-                       Device& device, std::chrono::milliseconds) {
-                  for (int other = 0; other < ranks_; ++other) {
-                    EXPECT_EQ(introductions[static_cast<std::size_t>(other)],
-                              introduction_ + std::to_string(other));
-                  }
-                  DeviceCommunicators groups{.node = nullptr,
-                                             .world = world_.group(rank, device),
-                                             .connector = connections_.connector(device)};
-                  ++connected_;
-                  return groups;
-                }};
+    return {
+        .open = [](const std::string&, int) { return std::make_unique<HostDevice>(); },
+        .introduce = [this](int rank, const Device&,
+                            const std::string&) { return introduction_ + std::to_string(rank); },
+        .connect =
+            [this](std::span<const std::string> introductions, int rank, const ProcessGrid&,
+                   Device& device, std::chrono::milliseconds) {
+              for (int other = 0; other < ranks_; ++other) {
+                EXPECT_EQ(introductions[static_cast<std::size_t>(other)],
+                          introduction_ + std::to_string(other));
+              }
+              DeviceCommunicators groups{.node = nullptr,
+                                         .world = world_.group(rank, device),
+                                         .connector = connections_.connector(device)};
+              ++connected_;
+              return groups;
+            }};
   }
   int connected() const { return connected_; }
 
@@ -70,6 +71,7 @@ int rounds_of(const std::vector<std::string>& nodes, Options options) {
   auto endpoints = make_memory_rendezvous(ranks, kLimit);
   HostDevices devices(ranks);
   std::atomic<int> rounds = 0;
+  std::atomic<double> timed_rate = 0;  // equal on all ranks
   test::run_ranks(ranks, [&](const test::RankRun& run) {
     const auto rank = static_cast<std::size_t>(run.rank());
     Options mine = options;
@@ -81,6 +83,11 @@ int rounds_of(const std::vector<std::string>& nodes, Options options) {
     if (connection.device_context) {
       EXPECT_EQ(devices.connected(), ranks) << "goes on before all are connected";
       EXPECT_EQ(connection.device_context->world->size(), ranks);
+      const LinkCosts& costs = connection.calibration.costs;
+      EXPECT_EQ(costs.native_timed, connection.grid.num_nodes() > 1 ? 1 : 0);
+      EXPECT_GT(costs.native_network.bytes_per_us, 0);
+      const double rate_before = timed_rate.exchange(costs.native_network.bytes_per_us);
+      EXPECT_TRUE(rate_before == 0 || rate_before == costs.native_network.bytes_per_us);
     }
     endpoints[rank]->all_gather("");
     connection.transport->shutdown(/*orderly=*/true);

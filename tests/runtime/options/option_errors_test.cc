@@ -98,6 +98,7 @@ std::vector<BadValue> bad_values() {
       bad_text("node_id", &Options::node_id, "a\nb", kConfig, "control characters"),
       bad_text("node_id", &Options::node_id, long_name, kConfig, "longer than 255"),
       bad_text("ucx_library", &Options::ucx_library, long_path, kConfig, "longer than 4096"),
+      bad_text("nccl_library", &Options::nccl_library, long_path, kConfig, "longer than 4096"),
       bad_text("timeline", &Options::timeline, long_path, kConfig, "longer than 4096"),
       bad_text("calibration_file", &Options::calibration_file, "a\tb", kConfig,
                "control characters"),

@@ -33,6 +33,7 @@ const std::map<std::string, std::string>& other_values() {
       {"group_arena_bytes", "6G"},
       {"node_id", "node b"},
       {"ucx_library", "/opt/ucx/lib/libucp.so.0"},
+      {"nccl_library", "/opt/nccl/lib/libnccl.so.2"},
       {"operation_timeout", "0"},
       {"spin", "17"},
       {"reduce_threads", "2"},

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "tests/support/fake_nccl.h"
@@ -23,7 +24,7 @@ thread_local cudaStreamCaptureMode mode_of_thread = cudaStreamCaptureModeGlobal;
 
 /// Notes a call that waits for all work of the device.
 cudaError_t wait_for_device() {
-  if (fake_cuda().spins) ++fake_cuda().waits;
+  if (fake_cuda().spins && std::this_thread::get_id() == fake_cuda().maker) ++fake_cuda().waits;
   return refuse_during_capture();
 }
 
@@ -152,7 +153,14 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status)
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int) {
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int, int priority) {
+  fake_cuda().last_priority = priority;
   *stream = reinterpret_cast<cudaStream_t>(std::malloc(1));
   return refuse_during_capture();
 }

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "comm/base/mutex.h"
 
@@ -28,8 +29,10 @@ struct FakeCuda {
   std::atomic<bool> has_lost_capture{false};
   /// Whether a kernel spins for ever, so that no event is done.
   std::atomic<bool> spins{false};
-  /// Number of calls that would wait for a kernel that spins.
+  /// Number of calls, by the thread that made this object, that would wait for a kernel that spins.
   std::atomic<int> waits{0};
+  const std::thread::id maker = std::this_thread::get_id();
+  std::atomic<int> last_priority{0};  ///< That of the last stream; 0 is normal, -5 the highest.
   /// Number of kernels that were launched before they were loaded.
   std::atomic<int> lazy_loads{0};
   std::atomic<int> launches{0};

@@ -1,0 +1,52 @@
+#include "runtime/calibration/native_probe.h"
+
+#include <algorithm>
+#include <limits>
+#include <thread>
+
+#include "comm/algorithms/all_reduce/stage.h"
+#include "comm/base/error.h"
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kBytes = std::size_t{1} << 20;
+constexpr int kCalls = 3;
+using Steady = std::chrono::steady_clock;
+
+}  // namespace
+
+double time_native(Device& device, DeviceCommunicator& world, std::chrono::milliseconds deadline) {
+  const Steady::time_point give_up = Steady::now() + deadline;
+  const DeviceMemory memory = world.allocate(kBytes);
+  const auto stream = device.make_stream();
+  const auto event = device.make_event();
+  double least_us = std::numeric_limits<double>::infinity();
+  for (int call = 0; call <= kCalls; ++call) {
+    const Steady::time_point began = Steady::now();
+    world.all_reduce(*stream, memory.data(), memory.data(), kBytes / sizeof(float), DType::kFloat32,
+                     ReduceOp::kMax);
+    stream->record(*event);
+    while (!event->done()) {
+      if (const auto error = world.async_error()) throw KoloError(*error);
+      if (Steady::now() > give_up) {
+        throw KoloError({.code = ErrorCode::kTimeout,
+                         .what = "the first collective among the devices of all ranks has not "
+                                 "ended within connect_timeout"});
+      }
+      std::this_thread::yield();
+    }
+    const std::chrono::duration<double, std::micro> took = Steady::now() - began;
+    if (call > 0) least_us = std::min(least_us, took.count());  // the first one only warms up
+  }
+  return least_us;
+}
+
+void fit_native(double us, const ProcessGrid& grid, LinkCosts& costs) {
+  const double factor = us / native_us(grid, costs, static_cast<double>(kBytes));
+  costs.native_network.latency_us *= factor;
+  costs.native_network.bytes_per_us /= factor;
+  costs.native_timed = 1;
+}
+
+}  // namespace kolo
