@@ -13,7 +13,7 @@ import sys
 from typing import Callable, Iterator
 
 from . import __version__, _local_ranks
-from ._library import library
+from ._library import library, nvidia_nccl
 
 
 Findings = Iterator[tuple[str, str]]
@@ -84,6 +84,18 @@ def _ucx() -> Findings:
     yield "ok", f"UCX {ucx.ucp_get_version_string().decode()} ({name})"
 
 
+def _nccl() -> Findings:
+    name = os.environ.get("KOLO_NCCL_LIBRARY") or nvidia_nccl() or "libnccl.so.2"
+    try:
+        ctypes.CDLL(name).ncclGetVersion(ctypes.byref(version := ctypes.c_int()))
+    except OSError as error:
+        yield "note", (f"no NCCL ({error}): only ranks on GPUs need it "
+                   "(pip install nvidia-nccl-cu13; KOLO_NCCL_LIBRARY names another)")
+        return
+    number = version.value
+    yield "ok", f"NCCL {number // 10000}.{number // 100 % 100}.{number % 100} ({name})"
+
+
 def _launchers() -> Findings:
     found = [f"{name} ({shutil.which(name)})" for name in ("mpirun", "torchrun", "srun") if shutil.which(name)]
     if found:
@@ -149,7 +161,7 @@ def _sum_here() -> int:
 
 
 _CHECKS: list[Callable[[], Findings]] = [
-    _python, _library, _cores, _memory, _descriptors, _ucx, _launchers, _network, _sum
+    _python, _library, _cores, _memory, _descriptors, _ucx, _nccl, _launchers, _network, _sum
 ]  # fmt: skip
 
 

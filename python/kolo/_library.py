@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.util
 import os
 import pathlib
 from typing import Any, Iterator
@@ -22,6 +23,16 @@ def _candidates() -> Iterator[str]:
     if (root / "CMakeLists.txt").exists() and (root / "runtime").is_dir():
         yield str(root / "build" / "lib" / NAME)
     yield NAME
+
+
+def nvidia_nccl() -> str:
+    """Returns the path of NCCL in NVIDIA's Python packages, which PyTorch brings; an empty string if there is none."""
+    found = importlib.util.find_spec("nvidia")
+    for folder in (found.submodule_search_locations or []) if found else []:
+        file = os.path.join(folder, "nccl", "lib", "libnccl.so.2")
+        if os.path.exists(file):
+            return file
+    return ""
 
 
 def _load(path: str) -> ctypes.CDLL:

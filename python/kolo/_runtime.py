@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import math
+import os
 import re
 import sys
 import threading
@@ -18,7 +19,7 @@ from ._buffers import Memory, array_at
 from ._errors import KoloError, UsageError, check
 from ._group import Group
 from ._handle import Handle, Owned, Owner
-from ._library import library
+from ._library import library, nvidia_nccl
 from ._wait import Caller, call
 
 if TYPE_CHECKING:
@@ -214,6 +215,8 @@ def open(  # noqa: A001  # As in `kolo.open`.
     Errors:  ConfigError and UsageError for options; DeadlineError after `connect_timeout`, which names missing ranks.
              An exception of the store is the `__cause__` of the error. After a KeyboardInterrupt end the process.
     """
+    if "KOLO_NCCL_LIBRARY" not in os.environ and (nccl := nvidia_nccl()):
+        options.setdefault("nccl_library", nccl)
     settings = [_c.kolo_setting(name.encode(), _text(value).encode()) for name, value in options.items()]
     fields: dict[str, Any] = {
         "settings": (_c.kolo_setting * len(settings))(*settings),

@@ -2,9 +2,12 @@
 """Tests the package's documentation and types, and the answers of scripts/wheel."""
 
 import inspect
+import os
+import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import support
@@ -48,12 +51,29 @@ class Package(unittest.TestCase):
         self.assertIn("job = kolo.open()", ran.stdout)
         self.assertEqual(ran.stderr, "")  # A finalizer would print its exception.
 
+    def test_nccl_of_nvidias_packages_is_found(self):
+        program = "from kolo import _library; print(_library.nvidia_nccl())"
+
+        def found(*folders):
+            path = os.pathsep.join([str(support.PACKAGE), *map(str, folders)])
+            return subprocess.run([sys.executable, "-S", "-c", program], env={"PYTHONPATH": path}, capture_output=True,
+                                  text=True, check=True).stdout.strip()  # fmt: skip
+
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+            self.assertEqual(found(one, two), "")
+            (pathlib.Path(one) / "nvidia" / "cublas").mkdir(parents=True)
+            self.assertEqual(found(one, two), "")
+            file = pathlib.Path(two) / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
+            file.parent.mkdir(parents=True)
+            file.touch()
+            self.assertEqual(found(one, two), str(file))
+
     def test_the_wheel_has_the_licence_of_all_that_is_in_its_library(self):
         libraries = (support.ROOT / "scripts/lib/wheel_libraries.sh").read_text(encoding="utf-8")
         names = re.findall(r'^  "(\S+) \S+ [0-9a-f]{64} \S+"$', libraries, re.MULTILINE)
         self.assertIn("hwloc", names)
         texts = {path.stem for path in (support.PACKAGE / "licenses").glob("*.txt")}
-        self.assertEqual(texts, {*names, "libcxx", "zig"})
+        self.assertEqual(texts, {*names, "cuda", "libcxx", "zig"})
 
     def test_the_page_of_the_package_needs_no_other_file(self):
         described = (support.PACKAGE / "pyproject.toml").read_text(encoding="utf-8")
