@@ -57,8 +57,9 @@ struct CompressionMethod {
   bool codes_sums = false;       ///< Owners code the sums too and keep a residual of them.
   /// Results are close enough to averages of gradients for an adaptive optimizer.
   bool is_close = false;
-  bool is_open = false;            ///< The chooser replaces it by a method that competes.
-  bool competes = false;           ///< `auto` may choose it.
+  bool is_open = false;    ///< The chooser replaces it by a method that competes.
+  bool competes = false;   ///< `auto` may choose it.
+  bool on_device = false;  ///< Works in device memory too: the codec has `select`, `scatter`.
   std::optional<DType> wire = {};  ///< The dtype in messages, if gradients are sent dense.
   /// Largest number of elements of a compressed bucket, unless a single tensor is larger. Small
   /// buckets are sent while later gradients are still computed; in large ones a selection or a

@@ -3,9 +3,11 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "comm/algorithms/chunking.h"
+#include "comm/algorithms/compile_options.h"
 #include "comm/schedule/schedule.h"
 #include "compression/error_feedback.h"
 #include "compression/kernels/low_rank.h"
@@ -107,8 +109,14 @@ struct PayloadForms {
   PayloadForm contribution;  ///< A rank's whole contribution.
 };
 
-/// Returns the layout of a compressed bucket. `placement` is kInPlace or kUser.
+/// Returns the layout of a compressed bucket in host memory. `placement` is kInPlace or kUser.
 BucketLayout sparse_bucket(const SparseOptions& options, ReduceOp op, Placement placement);
+/// Returns the layout of a compressed bucket in device memory, into which tensors are packed.
+BucketLayout sparse_device_bucket(const SparseOptions& options, ReduceOp op);
+
+/// Why a bucket in device memory cannot be compressed on these nodes; empty if it can. Pure.
+std::string_view device_obstacle(const ProcessGrid& grid, const SparseOptions& options,
+                                 bool native_in_nodes);
 
 /// The schedules of `rank` for a sparse and for a dense step of a compressed bucket. Both need the
 /// codec of the method; in a dense step the codec adds the residuals.
@@ -116,12 +124,15 @@ BucketLayout sparse_bucket(const SparseOptions& options, ReduceOp op, Placement 
 ///     two-level    reduce-scatter inside the node  ·  encode, exchange, decode a shard  ·
 ///                  all-gather inside the node
 ///
+/// In device memory, the phases inside the node are the device library's, and the processor works
+/// on pairs: select · encode, exchange, decode · scatter. `device` is for such buckets.
+///
 /// Before: all arguments are equal on all ranks. After: all ranks hold identical bytes.
 /// Threads: pure; any.
-/// Errors: UsageError if `bucket` does not match `options`.
+/// Errors: UsageError if `bucket` does not match `options`, or if there is a `device_obstacle`.
 Schedule compile_sparse(int rank, const BucketLayout& bucket, const ProcessGrid& grid,
-                        const SparseOptions& options);
+                        const SparseOptions& options, const CompileOptions& device = {});
 Schedule compile_dense_step(int rank, const BucketLayout& bucket, const ProcessGrid& grid,
-                            const SparseOptions& options);
+                            const SparseOptions& options, const CompileOptions& device = {});
 
 }  // namespace kolo

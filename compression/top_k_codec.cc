@@ -204,6 +204,7 @@ constinit const CompressionMethod methods::topk{.name = "topk",
                                                 .title = "top-k",
                                                 .takes_density = true,
                                                 .competes = true,
+                                                .on_device = true,
                                                 .needs = needs,
                                                 .make_codec = make_codec<TopKCodec>,
                                                 .forms = forms};

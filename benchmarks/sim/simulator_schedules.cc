@@ -35,6 +35,8 @@ PayloadUse codec_use(const Schedule& schedule, const Step& step) {
     case CodecVerb::kDecode:
       return {.bytes = target.bytes, .entries = sources.entries};
     case CodecVerb::kInspect:
+    case CodecVerb::kSelect:  // on a device, whose kernels are not the processor's time
+    case CodecVerb::kScatter:
       return {};
     case CodecVerb::kJoin:
     case CodecVerb::kPart:
@@ -132,8 +134,9 @@ Worker worker_of(const Step& step, MemoryKind memory) {
       return Worker::kMessages;
     case StepKind::kNative:
       return Worker::kCollectives;
-    case StepKind::kExchange:
     case StepKind::kCodec:
+      return on_device && works_on_elements(step.verb) ? Worker::kDeviceKernels : Worker::kKernels;
+    case StepKind::kExchange:
       return Worker::kKernels;
     case StepKind::kPack:
       return on_device ? Worker::kPacks : Worker::kKernels;

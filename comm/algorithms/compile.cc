@@ -196,18 +196,13 @@ std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const Pr
   return *std::ranges::min_element(sizes, {}, cost_us);
 }
 
-namespace {
-
-/// The staging ring needs at most twice the bytes of the bucket, because no message is longer than
-/// the bucket.
 DeviceMessages device_messages(const BucketLayout& layout, const CompileOptions& options) {
   if (!layout.is_on_device()) return {};
+  // No message is longer than the bucket.
   const std::size_t twice = std::max(2 * layout.bytes(), 2 * kWireAlignment);
   return {.are_direct = options.network_takes_device_memory,
           .staging_count = std::min(options.staging_bytes, twice) / size_of(layout.dtype)};
 }
-
-}  // namespace
 
 Schedule compile(int rank, const Algorithm& algorithm, const CompileContext& context) {
   const auto& [spec, layout, grid, options] = context;

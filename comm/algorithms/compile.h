@@ -7,6 +7,7 @@
 
 #include "comm/algorithms/algorithm.h"
 #include "comm/schedule/schedule.h"
+#include "comm/schedule/schedule_builder.h"
 
 namespace kolo {
 
@@ -55,6 +56,10 @@ double bounce_us(const CollectiveSpec& spec, DType dtype, int ranks, const LinkC
 /// Errors: those of `choose`.
 std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const ProcessGrid& grid,
                                   const CompileOptions& options);
+
+/// How messages of a bucket reach the network. Its ring of staging memory needs at most twice the
+/// bytes of the bucket. Threads: pure; any.
+DeviceMessages device_messages(const BucketLayout& layout, const CompileOptions& options);
 
 /// Compiles the schedule of `rank` for the spec of `context`. `algorithm` must serve the spec.
 ///

@@ -42,7 +42,7 @@ struct Binding {
   /// Set for host buckets not in place. Device buckets of kUser use it only to find addresses: each
   /// range that a step names is contiguous in one tensor.
   std::shared_ptr<Packer> packer = {};
-  std::shared_ptr<Codec> codec = {};  ///< Set for host buckets with codec steps.
+  std::shared_ptr<Codec> codec = {};  ///< Set for buckets with codec steps.
   /// Set for host buckets with tensors in device memory: the packer reads and writes the bounce
   /// buffer instead of the tensors. Steps start once the bounce buffer is full, and the iteration
   /// ends when it is drained.

@@ -58,13 +58,14 @@ bool DeviceRun::runs(const Schedule& schedule, const Step& step) {
     case StepKind::kUnpack:
     case StepKind::kNative:
       return true;
+    case StepKind::kCodec:
+      return works_on_elements(step.verb);
     case StepKind::kSend:
     case StepKind::kRecv:
     case StepKind::kSignal:
     case StepKind::kAwait:
     case StepKind::kExpose:
     case StepKind::kExchange:
-    case StepKind::kCodec:
       return false;
   }
   return false;
@@ -171,6 +172,14 @@ void DeviceRun::point(const Step& step, Parts& parts) const {
 BufferView DeviceRun::view(const Range& range) const {
   return {address(range), range.count, schedule.layout.dtype,
           range.region == Region::kStaging ? MemoryKind::kPinned : MemoryKind::kDevice};
+}
+
+CodecElements DeviceRun::elements(const Range& range) const {
+  const bool is_user = range.region == Region::kUser;
+  return {.data = is_user ? nullptr : address(range),
+          .tensors = binding.packer.get(),
+          .offset = range.offset,
+          .count = range.count};
 }
 
 bool DeviceRun::has_turns_under_way() const {

@@ -62,6 +62,8 @@ class DeviceRun {
   /// Writes the current addresses of a native step's ranges to `parts`.
   void point(const Step& step, Parts& parts) const;
   BufferView view(const Range& range) const;
+  /// Returns a range of kBucket or kUser as the elements of a codec.
+  CodecElements elements(const Range& range) const;
   bool has_turns_under_way() const;
 
   const Schedule& schedule;

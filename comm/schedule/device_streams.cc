@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/base/check.h"
+#include "comm/schedule/codec_run.h"
 
 namespace kolo {
 namespace {
@@ -192,6 +193,26 @@ void DeviceStreams::launch(DeviceRun& run, StepId id, Stream& on) {
     case StepKind::kNative:
       launch_native(run, step, run.steps[id].parts, on);
       break;
+    case StepKind::kCodec:
+      launch_codec(run, step, on);
+      break;
+    default:
+      break;
+  }
+}
+
+void DeviceStreams::launch_codec(DeviceRun& run, const Step& step, Stream& on) {
+  const CodecElements elements = run.elements(CodecRun::elements_of(step));
+  Codec& codec = *run.binding.codec;
+  switch (step.verb) {
+    case CodecVerb::kFold:
+      return codec.fold(on, elements);
+    case CodecVerb::kSelect:
+      return codec.select(on, elements);
+    case CodecVerb::kScatter:
+      return codec.scatter(on, elements);
+    case CodecVerb::kInspect:
+      return codec.inspect(on, elements);
     default:
       break;
   }

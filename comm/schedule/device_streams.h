@@ -155,6 +155,7 @@ class DeviceStreams {
 
   Stream& stream(DeviceLine line);
   void launch(DeviceRun& run, StepId step, Stream& stream);
+  static void launch_codec(DeviceRun& run, const Step& step, Stream& stream);
   void launch_native(DeviceRun& run, const Step& step, DeviceRun::Parts& parts, Stream& stream);
   DeviceCommunicator* group_of(const Step& step) const {
     return step.group == NativeGroup::kNode ? access_.node : access_.world;

@@ -341,7 +341,7 @@ void Executor::compute_pieces(Run& run) {
 
 std::size_t Executor::run_codec(Run& run) {
   const Step& step = run.schedule.steps[run.progress.kernels.front()];
-  run.host->run_codec(step);
+  run.codec.run(step, run.host ? run.host->elements(CodecRun::elements_of(step)) : CodecElements{});
   run.progress.complete(run.progress.kernels.pop());
   return step.target.count * run.element_bytes;
 }
@@ -351,7 +351,7 @@ std::byte* Executor::address(Run& run, const Range& range) {
 }
 
 std::span<std::byte> Executor::memory(Run& run, const Range& range) {
-  if (range.region == Region::kPayload) return run.host->payload(range);
+  if (range.region == Region::kPayload) return run.codec.payload(range);
   return {address(run, range), range.count * run.element_bytes};
 }
 

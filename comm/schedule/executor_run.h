@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/schedule/codec_run.h"
 #include "comm/schedule/executor.h"
 #include "comm/schedule/host_run.h"
 #include "comm/schedule/step_progress.h"
@@ -20,6 +21,7 @@ struct Executor::Run {
       : schedule(std::move(of)),
         binding(std::move(at)),
         progress(schedule),
+        codec(schedule, binding),
         completions(schedule.steps.size()),
         iteration(binding.first_iteration),
         element_bytes(size_of(schedule.layout.dtype)) {
@@ -45,6 +47,7 @@ struct Executor::Run {
   Schedule schedule;
   Binding binding;
   StepProgress progress;
+  CodecRun codec;
   std::optional<NativeGroup> native_group;  // empty without native steps
   std::optional<HostRun> host;              // set for a host bucket
   std::unique_ptr<DeviceRun> device;        // set for a device bucket

@@ -51,7 +51,6 @@ HostRun::HostRun(Transport& transport, const Schedule& schedule, const Binding& 
       overflow_(schedule.layout.placement == Placement::kStaged ? Overflow::kLargest
                                                                 : Overflow::kInfinity),
       scratch_(allocate_aligned(schedule.scratch_count * element_bytes_)),
-      payloads_(allocate_aligned(schedule.payload_bytes)),
       turn_offset_(binding.staging_offset),
       operands_(threads) {
   const ArenaNeeds needs = arena_needs(schedule);
@@ -71,8 +70,6 @@ HostRun::HostRun(Transport& transport, const Schedule& schedule, const Binding& 
     operands.outputs.reserve(most_mirrors + 1);
     if (binding.packs_contributions) operands.packed = allocate_aligned(kPackedBytes);
   }
-  payload_sources_.reserve(schedule.payloads.size());
-  payload_targets_.reserve(schedule.payloads.size());
   clear_exposures();
 }
 
@@ -205,52 +202,13 @@ bool HostRun::is_in_slot(const Range& exposed_buffer) const {
          address(ExposedBuffer::elements(exposed_buffer, schedule_.layout.dtype));
 }
 
-std::span<std::byte> HostRun::payload(const Range& range) const {
-  const PayloadSlot& slot = schedule_.payloads_in(range).front();
-  return {payloads_.get() + slot.first_byte, slot.capacity};
-}
-
-void HostRun::append_payloads(const Range& range, std::vector<std::span<std::byte>>& to) const {
-  for (const PayloadSlot& slot : schedule_.payloads_in(range)) {
-    to.push_back({payloads_.get() + slot.first_byte, slot.capacity});
-  }
-}
-
 CodecElements HostRun::elements(const Range& range) const {
+  if (range.count == 0) return {};
   const bool is_user = range.region == Region::kUser;
   return {.data = is_user ? nullptr : address(range),
           .tensors = binding_.packer.get(),
           .offset = range.offset,
           .count = range.count};
-}
-
-void HostRun::run_codec(const Step& step) {
-  payload_sources_.clear();
-  payload_targets_.clear();
-  for (const Range& source : step.sources) {
-    if (source.region == Region::kPayload) append_payloads(source, payload_sources_);
-  }
-  if (step.target.region == Region::kPayload) append_payloads(step.target, payload_targets_);
-  Codec* const codec = binding_.codec.get();
-  switch (step.verb) {
-    case CodecVerb::kFold:
-      return codec->fold(elements(step.target));
-    case CodecVerb::kEncode:
-      return codec->encode(elements(step.sources[0]), payload_targets_);
-    case CodecVerb::kMerge:
-      return codec->merge(payload_sources_, payload_targets_);
-    case CodecVerb::kRefine:
-      return codec->refine(payload_sources_, elements(step.sources[0]), payload_targets_);
-    case CodecVerb::kDecode:
-      return codec->decode(payload_sources_, elements(step.target),
-                           step.finishes ? binding_.scale : 1.0);
-    case CodecVerb::kInspect:
-      return codec->inspect(elements(step.sources[0]));
-    case CodecVerb::kJoin:
-      return join_payloads(payload_sources_, payload_targets_.front());
-    case CodecVerb::kPart:
-      return part_payloads(payload_sources_.front(), payload_targets_);
-  }
 }
 
 void HostRun::compute(const KernelPiece& piece, std::size_t thread) {

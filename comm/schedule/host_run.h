@@ -7,6 +7,7 @@
 #include "comm/base/aligned_memory.h"
 #include "comm/base/clock.h"
 #include "comm/schedule/binding.h"
+#include "comm/schedule/codec.h"
 #include "comm/schedule/exposed_buffer.h"
 #include "comm/schedule/schedule.h"
 #include "comm/schedule/step_progress.h"
@@ -24,7 +25,8 @@ class HostRun {
   HostRun(Transport& transport, const Schedule& schedule, const Binding& binding,
           std::size_t threads = 1, const Pause& pause = {});
 
-  /// Whether the step runs on the host: kReduce, kCopy, kPack, kUnpack, kExchange or kCodec.
+  /// Whether the step works on the memory of a host bucket: kReduce, kCopy, kPack, kUnpack,
+  /// kExchange or kCodec.
   static bool runs(const Schedule& schedule, const Step& step);
 
   void begin(std::uint64_t iteration);
@@ -45,15 +47,12 @@ class HostRun {
   /// tensors, unless they are exposed.
   std::byte* address(const Range& range) const;
 
-  /// Returns the memory of a payload; its size is the payload's capacity.
-  std::span<std::byte> payload(const Range& range) const;
+  /// Returns a range of kBucket or kUser as the elements of a codec.
+  CodecElements elements(const Range& range) const;
 
   /// Runs a piece of a kernel. Threads: each passes its own number `thread`, below `threads` of the
   /// constructor. Pieces that run concurrently must not depend on each other.
   void compute(const KernelPiece& piece, std::size_t thread = 0);
-
-  /// Runs a whole codec step. Before: no other kernel runs.
-  void run_codec(const Step& step);
 
  private:
   /// The operands of a reduction; each thread has one.
@@ -77,8 +76,6 @@ class HostRun {
   void fetch(const Range& exposed, const ExposureNote& from);
   /// Writes this rank's contribution `source` to memory that a peer exposes.
   void put(const Range& exposed, const Range& source, Operands& operands);
-  CodecElements elements(const Range& range) const;
-  void append_payloads(const Range& range, std::vector<std::span<std::byte>>& to) const;
   void unpack(const KernelPiece& piece);
   void copy_input(const Range& input);
   void exchange(const KernelPiece& piece);
@@ -97,12 +94,9 @@ class HostRun {
   std::vector<std::byte*> arenas_;     // by rank; null for ranks whose memory is not mapped
   std::span<const std::byte> shared_;  // the part of this rank's memory that peers have mapped
   AlignedMemory scratch_;
-  AlignedMemory payloads_;
   std::size_t turn_offset_;  // offset of this iteration's staging memory in the arena, in bytes
   bool is_open_ = false;     // whether peers can access private memory in this iteration
   std::vector<Operands> operands_;
-  // The payloads of the current codec step.
-  std::vector<std::span<std::byte>> payload_targets_, payload_sources_;
 };
 
 }  // namespace kolo

@@ -5,9 +5,9 @@
 namespace kolo {
 
 std::string_view to_string(Region region) {
-  static constexpr std::string_view kNames[] = {"bucket",        "scratch",       "user",
-                                                "input",         "staging",       "payload",
-                                                "exposed_input", "exposed_result"};
+  static constexpr std::string_view kNames[] = {"bucket", "scratch",       "user",
+                                                "input",  "staging",       "payload",
+                                                "pairs",  "exposed_input", "exposed_result"};
   return kNames[static_cast<std::size_t>(region)];
 }
 

@@ -150,7 +150,7 @@ void ScheduleBuilder::exchange(const Range& target, const Range& slot, const Ran
 
 void ScheduleBuilder::send(int peer, const Range& source) {
   if (source.count == 0) return;
-  if (!is_staged_) return append_send(peer, source);
+  if (!is_staged_ || source.region == Region::kPayload) return append_send(peer, source);
   for_each_slot(outgoing_, source, [&](const Range& piece, const Range& slot) {
     move(slot, piece);
     append_send(peer, slot);
@@ -165,7 +165,7 @@ void ScheduleBuilder::append_send(int peer, const Range& source) {
 
 void ScheduleBuilder::recv(int peer, const Range& target) {
   if (target.count == 0) return;
-  if (!is_staged_) return append_recv(peer, target);
+  if (!is_staged_ || target.region == Region::kPayload) return append_recv(peer, target);
   for_each_slot(incoming_, target, [&](const Range& piece, const Range& slot) {
     append_recv(peer, slot);
     move(piece, slot);
@@ -230,19 +230,20 @@ void ScheduleBuilder::native(NativeOp op, NativeGroup group, const Range& target
 }
 
 void ScheduleBuilder::reduce_parts(std::vector<Range> targets, std::vector<Range> parts,
-                                   bool finishes) {
+                                   bool finishes, NativeGroup group) {
   append_native({.sources = std::move(parts),
                  .mirrors = std::move(targets),
                  .finishes = finishes,
                  .native = NativeOp::kReduceParts,
-                 .group = NativeGroup::kWorld});
+                 .group = group});
 }
 
-void ScheduleBuilder::gather_parts(std::vector<Range> sources, std::vector<Range> parts) {
+void ScheduleBuilder::gather_parts(std::vector<Range> sources, std::vector<Range> parts,
+                                   NativeGroup group) {
   append_native({.sources = std::move(sources),
                  .mirrors = std::move(parts),
                  .native = NativeOp::kGatherParts,
-                 .group = NativeGroup::kWorld});
+                 .group = group});
 }
 
 void ScheduleBuilder::exchange_parts(std::vector<Range> sent, std::vector<Range> received) {

@@ -195,15 +195,22 @@ class ScheduleBuilder {
   /// Step::finishes.
   void native(NativeOp op, NativeGroup group, const Range& target, const Range& source,
               bool finishes = false);
-  /// Add a native collective of all ranks with one range per tensor and rank; see NativeOp. All
+  /// Add a native collective with one range per tensor and rank of the group; see NativeOp. All
   /// ranks call them in the same order, including ranks whose ranges are all empty.
-  void reduce_parts(std::vector<Range> targets, std::vector<Range> parts, bool finishes);
-  void gather_parts(std::vector<Range> sources, std::vector<Range> parts);
+  void reduce_parts(std::vector<Range> targets, std::vector<Range> parts, bool finishes,
+                    NativeGroup group = NativeGroup::kWorld);
+  void gather_parts(std::vector<Range> sources, std::vector<Range> parts,
+                    NativeGroup group = NativeGroup::kWorld);
   void exchange_parts(std::vector<Range> sent, std::vector<Range> received);
 
-  /// Adds one verb of the bucket's codec; host buckets only. Payloads of no elements are left out.
+  /// Returns the range of pairs that a codec selects of elements in device memory.
+  Range pairs(std::size_t offset, std::size_t count) const {
+    return {rank(), Region::kPairs, offset, count};
+  }
+  /// Adds one verb of the bucket's codec. Payloads of no elements are left out.
   void codec(CodecVerb verb, const Range& target, const std::vector<Range>& sources);
-  /// Decodes to this rank's bucket or `home`. `finishes`: see Step::finishes.
+  /// Decodes to this rank's bucket or `home`, or to `pairs` of a device bucket. `finishes`: see
+  /// Step::finishes.
   void decode(const Range& target, const std::vector<Range>& sources, bool finishes);
 
   Schedule build() &&;

@@ -10,7 +10,8 @@ namespace kolo {
 /// The parts of a rank's memory that steps access. In kBucket, kUser, kInput and the exposed
 /// regions, an offset is the index of a bucket element. In kScratch and kStaging, the steps decide
 /// which element is stored at an offset. In kPayload, an offset is the index of an encoded element;
-/// payloads are contiguous in the order of `Schedule::payloads`.
+/// payloads are contiguous in the order of `Schedule::payloads`. In kPairs, it is the index of the
+/// bucket element that is selected or not.
 enum class Region : std::uint8_t {
   kBucket,   ///< Host: in the arena, which peers of the node read and write. Device: device memory.
   kScratch,  ///< Temporary memory of one rank and one bucket; on the device for a device bucket.
@@ -18,7 +19,9 @@ enum class Region : std::uint8_t {
   kInput,    ///< The caller's tensors with the contributions to an out-of-place bucket; read only.
   kStaging,  ///< Host: slots in the arena, readable and writable by peers of the node. Device:
              ///< private pinned host memory that the network reads and writes.
-  kPayload,  ///< Host: payloads of the bucket's codec, private to one rank and one bucket.
+  kPayload,  ///< Payloads of the bucket's codec, in host memory, private to one rank and one
+             ///< bucket.
+  kPairs,    ///< Device: what the codec selects of elements, in its own pinned memory.
   kExposedInput,   ///< Host: contributions that peers of the node may read; see ExposedBuffer.
   kExposedResult,  ///< Host: results that peers of the node may write; see ExposedBuffer.
 };
@@ -58,22 +61,33 @@ enum class StepKind : std::uint8_t {
   kExchange,  ///< Copies sources[0], a slot, to mirrors[0] (kUser), then sources[1] (kUser or
               ///< kInput) to target, the same slot, while it is in the cache.
   kNative,    ///< Runs one collective of the device library in `group`; see NativeOp.
-  kCodec,     ///< Runs one verb of a host bucket's codec; see CodecVerb.
+  kCodec,     ///< Runs one verb of the bucket's codec; see CodecVerb.
 };
 
 /// The verbs of kCodec steps; see `Codec`. Sources and targets are payloads unless they are called
-/// elements, which are ranges of kBucket or kUser.
+/// elements, which are ranges of kBucket or kUser, or pairs, which are ranges of kPairs. In a
+/// device bucket, the processor works on pairs instead of elements: kEncode reads pairs and kDecode
+/// writes them. The verbs that work on elements run on the device.
 enum class CodecVerb : std::uint8_t {
   kFold,     ///< Updates elements in place: sources[0] = target.
+  kSelect,   ///< Selects pairs of sources[0], which is elements, for target. Device buckets only.
   kEncode,   ///< Encodes sources[0], which is elements, to target.
   kMerge,    ///< Sums the sources, in ascending order of ranks, to target.
   kRefine,   ///< Encodes sources[0], which is elements, to target, by the concatenated sums in the
              ///< other sources, which are complete.
   kDecode,   ///< Decodes the concatenated sources to target, which is elements.
+  kScatter,  ///< Writes sources[0], which is pairs, to target, which is elements: an element
+             ///< without a pair becomes zero. Device buckets only.
   kInspect,  ///< Reads sources[0], which is elements.
   kJoin,     ///< Joins the sources to target, a single payload. Needs no codec.
   kPart,     ///< Splits a joined payload, sources[0], to target. Needs no codec.
 };
+
+/// Whether the verb works on elements in a device bucket, so that it runs on the device.
+constexpr bool works_on_elements(CodecVerb verb) {
+  return verb == CodecVerb::kFold || verb == CodecVerb::kSelect || verb == CodecVerb::kScatter ||
+         verb == CodecVerb::kInspect;
+}
 
 /// The collectives of kNative steps. kReduceScatter and kAllGather work in place in the bucket,
 /// with p equal parts for p ranks. The last three work on one or more tensors, each with one range

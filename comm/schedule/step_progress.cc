@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "comm/schedule/codec_run.h"
 #include "comm/schedule/device_run.h"
 #include "comm/schedule/host_run.h"
 
@@ -94,7 +95,7 @@ void StepProgress::release(StepId step) {
   const Step& released = schedule_.steps[step];
   if (on_device_[step]) {
     launches.push(step);
-  } else if (HostRun::runs(schedule_, released)) {
+  } else if (HostRun::runs(schedule_, released) || CodecRun::runs(schedule_, released)) {
     kernels.push(step, is_handover(released));
   } else {
     messages.push(step);

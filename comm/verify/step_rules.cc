@@ -7,118 +7,12 @@
 #include <fmt/format.h>
 
 #include "comm/schedule/exposed_buffer.h"
+#include "comm/verify/codec_rules.h"
 
 namespace kolo {
 namespace {
 
 using Complaint = std::optional<std::string>;
-
-bool is_payload(const Range& range) { return range.region == Region::kPayload; }
-bool is_elements(const Range& range) {
-  return range.region == Region::kBucket || range.region == Region::kUser;
-}
-
-/// The operands that a codec verb takes.
-struct Form {
-  bool reads_elements = false;  ///< As the first source; the others are payloads.
-  bool writes_elements = false;
-  std::size_t most_sources = 1;
-};
-
-constexpr std::size_t kAny = ~std::size_t{0};
-
-Form form_of(CodecVerb verb) {
-  switch (verb) {
-    case CodecVerb::kFold:
-      return {.reads_elements = true, .writes_elements = true};
-    case CodecVerb::kEncode:
-    case CodecVerb::kInspect:
-      return {.reads_elements = true};
-    case CodecVerb::kRefine:
-      return {.reads_elements = true, .most_sources = kAny};
-    case CodecVerb::kDecode:
-      return {.writes_elements = true, .most_sources = kAny};
-    case CodecVerb::kMerge:
-    case CodecVerb::kJoin:
-      return {.most_sources = kAny};
-    case CodecVerb::kPart:
-      return {};
-  }
-  return {};
-}
-
-bool is_one_payload(const Range& range, const Schedule& schedule) {
-  return schedule.payloads_in(range).size() == 1;
-}
-
-// Whether the target's length fits the lengths of the sources.
-bool has_fitting_target(const Step& step) {
-  const auto equals = [&](const Range& source) { return source.count == step.target.count; };
-  const auto sum = [&] {
-    return std::accumulate(
-        step.sources.begin(), step.sources.end(), std::size_t{0},
-        [](std::size_t before, const Range& source) { return before + source.count; });
-  };
-  switch (step.verb) {
-    case CodecVerb::kInspect:
-      return step.target.count == 0;
-    case CodecVerb::kFold:
-      return step.target == step.sources[0];
-    case CodecVerb::kJoin:
-    case CodecVerb::kDecode:
-      return sum() == step.target.count;
-    case CodecVerb::kRefine:
-      return equals(step.sources[0]) && sum() == 2 * step.target.count;
-    default:
-      return std::ranges::all_of(step.sources, equals);
-  }
-}
-
-/// Checks that only messages and codec steps access payloads, and only whole payloads.
-Complaint check_payloads(const Step& step, const Schedule& schedule) {
-  const bool is_message = step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
-  const auto check_one = [&](const Range& range) -> Complaint {
-    if (!is_payload(range) || range.count == 0) return std::nullopt;
-    if (!is_message && step.kind != StepKind::kCodec) return "touches a payload";
-    if (schedule.payloads_in(range).empty()) return "touches a part of a payload";
-    if (!is_message) return std::nullopt;
-    if (!is_one_payload(range, schedule)) return "moves several payloads at once";
-    return std::nullopt;
-  };
-  if (auto wrong = check_one(step.target)) return wrong;
-  for (const Range& source : step.sources) {
-    if (auto wrong = check_one(source)) return wrong;
-  }
-  return std::nullopt;
-}
-
-/// Checks a codec step alone: its bucket, and its ranges, whose regions depend on the verb.
-Complaint check_codec(const Step& step, const Schedule& schedule) {
-  if (schedule.layout.memory != MemoryKind::kHost) return "codes a bucket that is not the host's";
-  const Form form = form_of(step.verb);
-  if (step.sources.empty() || step.sources.size() > form.most_sources) {
-    return "has another number of sources";
-  }
-  for (const Range& source : step.sources) {
-    const bool is_first = &source == &step.sources.front();
-    if (form.reads_elements && is_first ? !is_elements(source) : !is_payload(source)) {
-      return "reads from a region that its verb does not";
-    }
-  }
-  const bool writes = step.target.count > 0;
-  if (writes && (form.writes_elements ? !is_elements(step.target) : !is_payload(step.target))) {
-    return "writes to a region that its verb does not";
-  }
-  if (!has_fitting_target(step)) return "combines ranges of different length";
-  if (step.finishes && step.verb != CodecVerb::kDecode) return "scales what it does not decode";
-  if (step.verb == CodecVerb::kJoin && !is_one_payload(step.target, schedule)) {
-    return "writes several payloads";
-  }
-  if (step.verb == CodecVerb::kPart && !is_one_payload(step.sources[0], schedule)) {
-    return "parts several payloads";
-  }
-  return std::nullopt;
-}
 
 std::vector<std::pair<Range, Access>> operands(const Step& step) {
   std::vector<std::pair<Range, Access>> result;
@@ -151,6 +45,8 @@ std::size_t size_of_region(const Schedule& schedule, Region region) {
     case Region::kExposedInput:
     case Region::kExposedResult:
       return schedule.layout.is_on_device() ? 0 : schedule.layout.count;
+    case Region::kPairs:
+      return schedule.layout.is_on_device() ? schedule.layout.count : 0;
     case Region::kPayload:
       return schedule.payloads.empty() ? 0 : schedule.payloads.back().end();
   }
@@ -179,6 +75,7 @@ Complaint check_order(const Step& step, const Schedule& schedule, const ProcessG
 
 Complaint check_device_range(const Step& step, const Range& range, Access access,
                              const Schedule& schedule, const VerifyOptions& options) {
+  if (range.region == Region::kPayload || range.region == Region::kPairs) return std::nullopt;
   if (range.region == Region::kStaging) {
     if (!is_message(step) && step.kind != StepKind::kCopy) return "computes in staging memory";
   } else if (is_message(step) && !options.network_takes_device_memory) {
@@ -436,8 +333,8 @@ std::optional<std::string> check_step(const Step& step, const Schedule& schedule
   for (const auto& [range, access] : operands(step)) {
     if (auto wrong = check_range(step, range, access, schedule, grid, options)) return wrong;
   }
-  if (step.kind == StepKind::kNative) return check_native(step, schedule, grid);
   if (auto wrong = check_payloads(step, schedule)) return wrong;
+  if (step.kind == StepKind::kNative) return check_native(step, schedule, grid);
   if (step.kind == StepKind::kCodec) return check_codec(step, schedule);
   for (const Range& source : step.sources) {
     if (step.target.count > 0 && source.count != step.target.count) {

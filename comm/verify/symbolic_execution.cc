@@ -51,6 +51,8 @@ std::optional<std::string> play_codec_step(const Step& step,
   switch (step.verb) {
     case CodecVerb::kEncode:
     case CodecVerb::kFold:
+    case CodecVerb::kSelect:
+    case CodecVerb::kScatter:
     case CodecVerb::kPart:
       result = sources[0];
       return std::nullopt;

@@ -26,7 +26,7 @@ struct VerifyOptions {
 ///    data in parts to which they do not contribute;
 ///  - every send matches one receive of equal length, every signal matches one await;
 ///  - steps access whole payloads, planned with equal capacity for a send and its receive;
-///    contributions are merged in rank order;
+///    contributions are merged in rank order; only steps of the codec access pairs;
 ///  - every native step has a counterpart on all ranks of its group, and all ranks launch the
 ///    native steps of a group in the same order; the first rank's step depends on everything that
 ///    another rank's step depends on, so that steps of other buckets may be launched between them;

@@ -113,11 +113,11 @@ class CompressedRank {
   std::size_t network_bytes() const { return executor_.network_bytes(running_); }
 
  private:
-  void add(Schedule (*compile)(int, const BucketLayout&, const ProcessGrid&,
-                               const SparseOptions&)) {
+  void add(Schedule (*compile)(int, const BucketLayout&, const ProcessGrid&, const SparseOptions&,
+                               const CompileOptions&)) {
     Schedule schedule =
         compile(transport_->rank(), sparse_bucket(options_, ReduceOp::kAverage, placement_), grid_,
-                options_);
+                options_, {});
     const ArenaNeeds needs = arena_needs(schedule);
     Binding binding{.name = "bucket " + std::to_string(iterations_.size()),
                     .bucket = static_cast<BucketId>(iterations_.size()),

@@ -26,7 +26,12 @@ std::string text(const SparseOptions& options) {
          std::to_string(options.tensors[0].count) + " elements";
 }
 
-using Compile = Schedule (*)(int, const BucketLayout&, const ProcessGrid&, const SparseOptions&);
+bool is_codec(const Step& step, CodecVerb verb) {
+  return step.kind == StepKind::kCodec && step.verb == verb;
+}
+
+using Compile = Schedule (*)(int, const BucketLayout&, const ProcessGrid&, const SparseOptions&,
+                             const CompileOptions&);
 
 std::vector<Schedule> compile_all(const ProcessGrid& grid, const SparseOptions& options,
                                   Placement placement = Placement::kUser,
@@ -34,7 +39,19 @@ std::vector<Schedule> compile_all(const ProcessGrid& grid, const SparseOptions& 
   const BucketLayout bucket = sparse_bucket(options, ReduceOp::kAverage, placement);
   std::vector<Schedule> schedules;
   for (int rank = 0; rank < grid.world_size(); ++rank) {
-    schedules.push_back(compile(rank, bucket, grid, options));
+    schedules.push_back(compile(rank, bucket, grid, options, {}));
+  }
+  return schedules;
+}
+
+/// The schedules of a bucket in device memory.
+std::vector<Schedule> compile_on_device(const ProcessGrid& grid, const SparseOptions& options,
+                                        Compile compile = compile_sparse,
+                                        const CompileOptions& device = {}) {
+  const BucketLayout bucket = sparse_device_bucket(options, ReduceOp::kAverage);
+  std::vector<Schedule> schedules;
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    schedules.push_back(compile(rank, bucket, grid, options, device));
   }
   return schedules;
 }
@@ -63,6 +80,73 @@ TEST(SparseSchedules, AreProvedForAllShapesRoutesAndRules) {
         }
       }
     });
+  }
+}
+
+TEST(SparseSchedules, AreProvedInDeviceMemoryWithAndWithoutItsLibrary) {
+  for (int ranks = 1; ranks <= 6; ++ranks) {
+    test::for_each_node_shape(ranks, [&](const std::vector<int>& nodes) {
+      const ProcessGrid grid = ProcessGrid::with_node_sizes(nodes);
+      for (const std::vector<std::size_t>& counts :
+           {std::vector<std::size_t>{1000, 37}, {130}, {1}}) {
+        for (const SparseOptions& options : test::all_ways(test::options_of(counts, 0.1))) {
+          for (const bool spans_nodes : {true, false}) {
+            for (const bool in_nodes : {true, false}) {
+              if (!device_obstacle(grid, options, in_nodes).empty()) continue;
+              const CompileOptions device{.native_spans_nodes = spans_nodes,
+                                          .native_in_nodes = in_nodes};
+              for (const Compile compile : {compile_sparse, compile_dense_step}) {
+                EXPECT_EQ(verified(compile_on_device(grid, options, compile, device), grid),
+                          std::nullopt)
+                    << test::shape_text(nodes) << ", " << text(options);
+              }
+            }
+          }
+        }
+      }
+    });
+  }
+}
+
+// All ranks of a node hold the same shards in both memories, so a checkpoint fits both.
+TEST(SparseSchedules, InDeviceMemoryTheLibrarySumsInTheNodeAndPairsTravel) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
+  const SparseOptions options = test::options_of({1000}, 0.1);
+  const Schedule schedule = compile_on_device(grid, options)[3];
+  std::size_t sends = 0;
+  for (const Step& step : schedule.steps) {
+    if (step.kind == StepKind::kSend) {
+      ++sends;
+      EXPECT_EQ(step.sources[0].region, Region::kPayload);
+    }
+    if (is_codec(step, CodecVerb::kSelect)) {
+      EXPECT_EQ(step.sources[0], (Range{3, Region::kBucket, 512, 488}));
+    }
+    if (step.kind == StepKind::kNative && step.native == NativeOp::kReduceParts) {
+      EXPECT_EQ(step.group, NativeGroup::kNode);
+      EXPECT_EQ(step.sources[0].count, 512u);
+      EXPECT_EQ(step.sources[1].count, 488u);
+    }
+  }
+  EXPECT_EQ(sends, 2u);
+  EXPECT_EQ(std::ranges::count(schedule.steps, StepKind::kNative, &Step::kind), 2);
+  EXPECT_FALSE(schedule.eager);
+  EXPECT_EQ(traffic(schedule, [](int peer) { return peer == 2; }).messages, 0u);
+}
+
+TEST(SparseSchedules, SayWhatStandsInTheWayOnADevice) {
+  const ProcessGrid nodes = ProcessGrid::with_node_sizes({2, 2});
+  SparseOptions options = test::options_of({1000}, 0.1);
+  EXPECT_EQ(device_obstacle(nodes, options, true), "");
+  EXPECT_NE(device_obstacle(nodes, options, false), "");
+  EXPECT_THROW(compile_on_device(nodes, options, compile_sparse, {.native_in_nodes = false}),
+               UsageError);
+  options.scope = SparseScope::kFlat;
+  EXPECT_EQ(device_obstacle(nodes, options, false), "");
+  for (const CompressionMethod* const method : compression_methods()) {
+    options.method = method;
+    EXPECT_EQ(device_obstacle(nodes, options, true).empty(), method == &methods::topk)
+        << method->name;
   }
 }
 
@@ -99,6 +183,11 @@ TEST(SparseSchedules, RefuseOtherBuckets) {
   refused([](BucketLayout& bucket) { bucket.op = ReduceOp::kMax; });
   refused([](BucketLayout& bucket) { bucket.placement = Placement::kStaged; });
   refused([](BucketLayout& bucket) { bucket.memory = MemoryKind::kDevice; });
+  const BucketLayout on_device = sparse_device_bucket(options, ReduceOp::kSum);
+  EXPECT_NO_THROW(compile_sparse(0, on_device, grid, options));
+  SparseOptions other = options;
+  other.method = &methods::int8;
+  EXPECT_THROW(compile_sparse(0, on_device, grid, other), UsageError);
 }
 
 TEST(CompressedBuckets, AreFullButNeverCutATensor) {
@@ -141,10 +230,6 @@ TEST(SparseSchedules, PlanTheBytesOfTheFormula) {
 }
 
 // --- Mutations ----------------------------------------------------------------------------------
-
-bool is_codec(const Step& step, CodecVerb verb) {
-  return step.kind == StepKind::kCodec && step.verb == verb;
-}
 
 void disarm(Step& step) {
   const int rank = step.sources.empty() ? step.target.rank : step.sources[0].rank;
@@ -207,6 +292,28 @@ constexpr Mutation kMutations[] = {
               step.sources[0].count > 1;
      },
      [](Step& step, Schedule&, std::mt19937&) { --step.sources[0].count; }},
+    {"forget_pairs",
+     [](const Step& step) {
+       return is_codec(step, CodecVerb::kSelect) || is_codec(step, CodecVerb::kScatter);
+     },
+     [](Step& step, Schedule&, std::mt19937&) {
+       --step.target.count;
+       --step.sources[0].count;
+     }},
+    {"mistake_pairs",
+     [](const Step& step) { return is_codec(step, CodecVerb::kSelect) && step.target.count > 1; },
+     [](Step& step, Schedule&, std::mt19937&) {
+       --step.target.count;
+       --step.sources[0].count;
+       ++step.sources[0].offset;
+     }},
+    {"encode_elements_of_a_device",
+     [](const Step& step) {
+       return is_codec(step, CodecVerb::kEncode) && step.sources[0].region == Region::kPairs;
+     },
+     [](Step& step, Schedule&, std::mt19937&) { step.sources[0].region = Region::kBucket; }},
+    {"copy_pairs", [](const Step& step) { return is_codec(step, CodecVerb::kScatter); },
+     [](Step& step, Schedule&, std::mt19937&) { step.kind = StepKind::kCopy; }},
     {"plan_too_little",
      [](const Step& step) {
        return step.kind == StepKind::kRecv && step.target.region == Region::kPayload;
@@ -260,8 +367,13 @@ TEST(SparseSchedules, MutationsAreCaught) {
     std::vector<SparseOptions> ways = test::all_ways(test::options_of({1800}, 0.1));
     ways.push_back(ways.front());
     ways.back().method = &methods::power_sgd;
-    for (const SparseOptions& options : ways) {
-      const std::vector<Schedule> correct = compile_all(grid, options);
+    const std::size_t in_host_memory = ways.size();
+    const std::vector<SparseOptions> on_device(ways.begin(), ways.end() - 1);  // not PowerSGD
+    ways.insert(ways.end(), on_device.begin(), on_device.end());
+    for (std::size_t way = 0; way < ways.size(); ++way) {
+      const SparseOptions& options = ways[way];
+      const std::vector<Schedule> correct =
+          way < in_host_memory ? compile_all(grid, options) : compile_on_device(grid, options);
       ASSERT_EQ(verified(correct, grid), std::nullopt);
       for (std::size_t m = 0; m < kCount; ++m) {
         for (unsigned seed = 0; seed < 10; ++seed) {
