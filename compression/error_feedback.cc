@@ -76,19 +76,26 @@ bool all_finite(const BufferView& tensor) {
   }
 }
 
-ResidualStore::ResidualStore(std::span<const std::size_t> counts) {
+ResidualStore::ResidualStore(std::span<const std::size_t> counts, Device* device) {
   constexpr std::size_t kUnit = kMemoryAlignment / sizeof(float);
   for (const std::size_t count : counts) {
     tensors_.push_back({.offset = floats_, .count = count});
     floats_ += (count + kUnit - 1) / kUnit * kUnit;
   }
-  memory_ = allocate_aligned(2 * floats_ * sizeof(float));
-  std::fill_n(reinterpret_cast<float*>(memory_.get()), 2 * floats_, 0.0f);
+  const std::size_t bytes = 2 * floats_ * sizeof(float);
+  if (device != nullptr) {
+    device_memory_ = device->allocate(bytes, MemoryKind::kDevice);
+    base_ = reinterpret_cast<float*>(device_memory_.data());
+    return;
+  }
+  memory_ = allocate_aligned(bytes);
+  base_ = reinterpret_cast<float*>(memory_.get());
+  std::ranges::fill(all(), 0.0f);
 }
 
 std::span<float> ResidualStore::room(std::size_t tensor, std::size_t half) const {
   const Tensor& place = tensors_.at(tensor);
-  return {reinterpret_cast<float*>(memory_.get()) + half * floats_ + place.offset, place.count};
+  return {base_ + half * floats_ + place.offset, place.count};
 }
 
 ErrorFeedback::ErrorFeedback(std::vector<FeedbackTensor> tensors,
@@ -98,6 +105,22 @@ ErrorFeedback::ErrorFeedback(std::vector<FeedbackTensor> tensors,
       steps_(tensors_.size()),
       residuals_(counts_of(tensors_)) {
   if (momentum_) velocities_.emplace(counts_of(tensors_));
+}
+
+ErrorFeedback::ErrorFeedback(std::vector<FeedbackTensor> tensors,
+                             std::optional<MomentumCorrection> momentum,
+                             const std::shared_ptr<FeedbackStream>& on, std::size_t most_pairs)
+    : tensors_(std::move(tensors)),
+      momentum_(momentum),
+      steps_(tensors_.size()),
+      residuals_(counts_of(tensors_), &on->device) {
+  std::size_t most_elements = 0;
+  for (const FeedbackTensor& each : tensors_) most_elements = std::max(most_elements, each.count);
+  device_ = std::make_unique<FeedbackDevice>(on, most_pairs, most_elements);
+  device_->clear(residuals_.all());
+  if (!momentum_) return;
+  velocities_.emplace(counts_of(tensors_), &on->device);
+  device_->clear(velocities_->all());
 }
 
 ErrorFeedback::Step& ErrorFeedback::begin(std::size_t tensor, std::span<const float> gradient) {
@@ -159,6 +182,39 @@ bool ErrorFeedback::fold_dense(std::size_t tensor, std::span<const float> gradie
   return finite;
 }
 
+TopK ErrorFeedback::task_of(std::size_t tensor, std::span<const float> gradient) {
+  const FoldMomentum momentum = momentum_of(tensor);
+  return {.residual = residuals_.current(tensor).data(),
+          .gradient = gradient.data(),
+          .velocity = momentum.before,
+          .next_velocity = momentum.after,
+          .momentum = momentum.factor,
+          .count = gradient.size()};
+}
+
+void ErrorFeedback::fold(Stream& stream, std::size_t tensor, std::span<const float> gradient,
+                         std::size_t k, const Selection& selected) {
+  begin(tensor, gradient);
+  device_->begin_step(stream);
+  TopK task = task_of(tensor, gradient);
+  task.sums = residuals_.pending(tensor).data();
+  task.k = k;
+  task.indices = selected.indices;
+  task.values = selected.values;
+  task.non_finite = selected.non_finite;
+  device_->kernels().top_k(stream, task, device_->workspace());
+}
+
+void ErrorFeedback::fold_dense(Stream& stream, std::size_t tensor, std::span<float> elements) {
+  begin(tensor, elements);
+  device_->begin_step(stream);
+  TopK task = task_of(tensor, elements);
+  task.sums = elements.data();
+  device_->kernels().top_k(stream, task, {});
+  const std::span<float> rest = residuals_.pending(tensor);
+  device_->kernels().spread_rows(stream, {}, nullptr, sizeof(float), rest.data(), rest.size());
+}
+
 ErrorFeedback::Sums ErrorFeedback::fold_in_place(std::size_t tensor,
                                                  std::span<const float> gradient, float scale) {
   const std::span<float> sums = residuals_.pending(tensor);
@@ -168,6 +224,13 @@ ErrorFeedback::Sums ErrorFeedback::fold_in_place(std::size_t tensor,
 void ErrorFeedback::commit(std::size_t tensor, const Pairs& sent) {
   end(tensor);
   const std::span<float> residual = residuals_.pending(tensor);
+  if (device_) {
+    float* const velocity = momentum_ ? velocities_->pending(tensor).data() : nullptr;
+    device_->subtract(sent, residual.data(), velocity);
+    residuals_.accept(tensor);
+    if (momentum_) velocities_->accept(tensor);
+    return;
+  }
   for (std::size_t j = 0; j < sent.size(); ++j) residual[sent.indices[j]] -= sent.values[j];
   residuals_.accept(tensor);
   if (!momentum_) return;
@@ -180,12 +243,30 @@ void ErrorFeedback::abort(std::size_t tensor) { end(tensor); }
 
 void ErrorFeedback::drop_residual(std::size_t tensor) {
   check(!steps_.at(tensor).open, "a residual is dropped between steps");
-  std::ranges::fill(residuals_.current(tensor), 0.0f);
+  set_to_zero(residuals_.current(tensor));
 }
 
-double ErrorFeedback::residual_norm(std::size_t tensor) const {
+std::vector<float> ErrorFeedback::copy_of(std::span<const float> numbers) const {
+  if (!device_) return {numbers.begin(), numbers.end()};
+  std::vector<float> copy(numbers.size());
+  device_->read(numbers, copy);
+  return copy;
+}
+
+void ErrorFeedback::copy_to(std::span<float> numbers, const std::vector<float>& from) {
+  if (device_) return device_->write(numbers, from);
+  std::ranges::copy(from, numbers.begin());
+}
+
+void ErrorFeedback::set_to_zero(std::span<float> numbers) {
+  if (device_) return device_->clear(numbers);
+  std::ranges::fill(numbers, 0.0f);
+}
+
+double ErrorFeedback::norm(std::span<const float> numbers) const {
+  const std::vector<float> copy = device_ ? copy_of(numbers) : std::vector<float>();
   double squares = 0;
-  for (const float value : residuals_.current(tensor)) squares += double{value} * double{value};
+  for (const float value : device_ ? std::span(copy) : numbers) squares += double{value} * double{value};
   return std::sqrt(squares);
 }
 
@@ -193,15 +274,11 @@ FeedbackState ErrorFeedback::save() const {
   FeedbackState state;
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     check(!steps_[t].open, "a state is saved between steps");
-    const std::span<const float> residual = residuals_.current(t);
     FeedbackState::Tensor saved{.name = tensors_[t].name,
-                                .residual = {residual.begin(), residual.end()},
+                                .residual = copy_of(residuals_.current(t)),
                                 .velocity = {},
                                 .first = tensors_[t].first};
-    if (velocities_) {
-      const std::span<const float> velocity = std::as_const(*velocities_).current(t);
-      saved.velocity.assign(velocity.begin(), velocity.end());
-    }
+    if (velocities_) saved.velocity = copy_of(std::as_const(*velocities_).current(t));
     state.tensors.push_back(std::move(saved));
   }
   return state;
@@ -243,8 +320,8 @@ std::vector<const FeedbackState::Tensor*> ErrorFeedback::matching(
 void ErrorFeedback::load(const FeedbackState& state) {
   const std::vector<const FeedbackState::Tensor*> found = matching(state);
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
-    std::ranges::copy(found[t]->residual, residuals_.current(t).begin());
-    if (velocities_) std::ranges::copy(found[t]->velocity, velocities_->current(t).begin());
+    copy_to(residuals_.current(t), found[t]->residual);
+    if (velocities_) copy_to(velocities_->current(t), found[t]->velocity);
   }
 }
 

@@ -1,12 +1,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "comm/base/aligned_memory.h"
 #include "comm/base/buffer_view.h"
+#include "comm/device/device.h"
+#include "compression/device_feedback.h"
 #include "compression/feedback_state.h"
 #include "compression/kernels/top_k_selector.h"
 #include "compression/payload.h"
@@ -30,8 +34,8 @@ bool are_finite(std::span<const float> values);
 /// Threads: one thread per tensor at a time.
 class ResidualStore {
  public:
-  /// Sets all current copies to zero.
-  explicit ResidualStore(std::span<const std::size_t> counts);
+  /// Sets all current copies to zero; in device memory, if `device` is not null, the caller does.
+  explicit ResidualStore(std::span<const std::size_t> counts, Device* device = nullptr);
 
   std::span<float> current(std::size_t tensor) { return room(tensor, tensors_.at(tensor).current); }
   std::span<const float> current(std::size_t tensor) const {
@@ -42,6 +46,8 @@ class ResidualStore {
     return room(tensor, 1 - tensors_.at(tensor).current);
   }
   void accept(std::size_t tensor) { tensors_.at(tensor).current ^= 1; }
+  /// Returns the memory of all copies.
+  std::span<float> all() { return {base_, 2 * floats_}; }
 
  private:
   struct Tensor {
@@ -56,6 +62,8 @@ class ResidualStore {
   std::vector<Tensor> tensors_;
   std::size_t floats_ = 0;  ///< Size of one half, in floats.
   AlignedMemory memory_;
+  DeviceMemory device_memory_;
+  float* base_ = nullptr;
 };
 
 /// Momentum correction of deep gradient compression: each rank accumulates a velocity u = m u + g,
@@ -70,6 +78,10 @@ struct MomentumCorrection {
 /// rank's residuals and, with momentum correction, velocities. Tensors have the indices of the
 /// constructor's list.
 ///
+/// In device memory, the functions with a stream replace those of the same name: they enqueue work
+/// of a step. `commit` enqueues work, too, for which the next step waits; what reads or writes
+/// state waits for copies.
+///
 /// A step of a tensor is `fold` (or `fold_dense`), then `commit` or `abort`. Residuals do not
 /// change before `commit`: if any rank finds a number that is not finite, all ranks abort, and
 /// every residual keeps its bits.
@@ -82,6 +94,9 @@ class ErrorFeedback {
  public:
   explicit ErrorFeedback(std::vector<FeedbackTensor> tensors,
                          std::optional<MomentumCorrection> momentum = std::nullopt);
+  /// In device memory. Steps send at most `most_pairs` pairs. Errors: KoloError(kResources).
+  ErrorFeedback(std::vector<FeedbackTensor> tensors, std::optional<MomentumCorrection> momentum,
+                const std::shared_ptr<FeedbackStream>& on, std::size_t most_pairs);
 
   /// Adds scale * gradient to the residual and selects the k largest sums. The caller may reuse the
   /// gradient afterwards.
@@ -91,6 +106,16 @@ class ErrorFeedback {
   /// becomes zero. Returns true if all sums are finite.
   bool fold_dense(std::size_t tensor, std::span<const float> gradient, float scale,
                   std::span<float> sums);
+
+  /// Device memory for the result of `fold`.
+  struct Selection {
+    std::uint32_t* indices = nullptr;
+    float* values = nullptr;
+    std::uint32_t* non_finite = nullptr;  ///< Set to 1 if a sum is infinite or NaN.
+  };
+  void fold(Stream& stream, std::size_t tensor, std::span<const float> gradient, std::size_t k,
+            const Selection& selected);
+  void fold_dense(Stream& stream, std::size_t tensor, std::span<float> elements);
 
   struct Sums {
     std::span<float> values = {};
@@ -109,7 +134,9 @@ class ErrorFeedback {
   void drop_residual(std::size_t tensor);
 
   std::span<const float> residual(std::size_t tensor) const { return residuals_.current(tensor); }
-  double residual_norm(std::size_t tensor) const;
+  double residual_norm(std::size_t tensor) const { return norm(residuals_.current(tensor)); }
+  /// Returns the Euclidean norm of numbers in the memory of residuals.
+  double norm(std::span<const float> numbers) const;
 
   FeedbackState save() const;
   /// Errors: KoloError(kData), which names the tensor, unless the state has the same tensors, in
@@ -130,12 +157,18 @@ class ErrorFeedback {
   bool fold_to(std::span<float> sums, std::size_t tensor, std::span<const float> gradient,
                float scale);
   Step& end(std::size_t tensor);
+  TopK task_of(std::size_t tensor, std::span<const float> gradient);
+  /// Copy numbers in the memory of residuals.
+  std::vector<float> copy_of(std::span<const float> numbers) const;
+  void copy_to(std::span<float> numbers, const std::vector<float>& from);
+  void set_to_zero(std::span<float> numbers);
   const FeedbackState::Tensor& find(const FeedbackState& state, const FeedbackTensor& tensor) const;
   /// Returns the saved state of each tensor. Errors: as `load`.
   std::vector<const FeedbackState::Tensor*> matching(const FeedbackState& state) const;
 
   std::vector<FeedbackTensor> tensors_;
   std::optional<MomentumCorrection> momentum_;
+  std::unique_ptr<FeedbackDevice> device_;  ///< Null in host memory.
   std::vector<Step> steps_;
   ResidualStore residuals_;
   std::optional<ResidualStore> velocities_;

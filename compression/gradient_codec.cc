@@ -45,6 +45,13 @@ std::vector<std::size_t> factor_counts(const SparseLayout& layout) {
   return counts;
 }
 
+ErrorFeedback make_feedback(const SparseLayout& layout, const SparseOptions& options) {
+  std::vector<FeedbackTensor> tensors = feedback_tensors(layout, options);
+  if (options.device == nullptr) return ErrorFeedback(std::move(tensors), options.momentum);
+  check(options.method->on_device, "this method is for tensors in host memory");
+  return {std::move(tensors), options.momentum, options.device, layout.plan.k};
+}
+
 std::vector<FeedbackTensor> sums_tensors(std::size_t count) {
   if (count == 0) return {};
   return {{.name = "sums", .count = count}};
@@ -55,7 +62,7 @@ std::vector<FeedbackTensor> sums_tensors(std::size_t count) {
 GradientCodec::GradientCodec(int rank, const ProcessGrid& grid, SparseOptions options)
     : options_(std::move(options)),
       layout_(sparse_layout(rank, grid, options_)),
-      feedback_(feedback_tensors(layout_, options_), options_.momentum),
+      feedback_(make_feedback(layout_, options_)),
       owned_count_(coded_sums(layout_, options_)),
       sums_feedback_(sums_tensors(owned_count_)),
       factors_(factor_counts(layout_)),
@@ -63,7 +70,9 @@ GradientCodec::GradientCodec(int rank, const ProcessGrid& grid, SparseOptions op
       sent_(layout_.parts.size()),
       places_(layout_.parts.size()),
       tensor_offsets_(tensor_offsets(options_)),
-      looked_at_(shard_begins(rank, grid, layout_, options_)) {}
+      looked_at_(shard_begins(rank, grid, layout_, options_)) {
+  if (options_.device != nullptr) verdict_.emplace(options_.device->device);
+}
 
 // --- Around a step ------------------------------------------------------------------------------
 
@@ -87,7 +96,7 @@ void GradientCodec::begin(Step step) {
 
 void GradientCodec::commit() {
   check(step_ != Step::kNone, "a step is committed after it has run");
-  check(finite_, "a step with numbers that are not finite is aborted");
+  check(finite(), "a step with numbers that are not finite is aborted");
   if (step_ == Step::kSparse) {
     find_sent();
   } else {
@@ -241,6 +250,18 @@ void GradientCodec::fold_sums() {
   copy(true);
 }
 
+template <typename Look>
+void GradientCodec::for_looked_at(const Look& look) const {
+  if (step_ == Step::kSparse) {
+    for (const std::size_t begin : looked_at_) look(begin, 1);
+    return;
+  }
+  for (std::size_t t = 0; t < tensor_offsets_.size(); ++t) {
+    const std::size_t count = options_.tensors[t].count;
+    if (count > 0) look(tensor_offsets_[t], count);
+  }
+}
+
 void GradientCodec::inspect(const CodecElements& finished) {
   if (step_ == Step::kNone) begin(Step::kSparse);  // this rank's shard is empty
   const auto look = [&](std::size_t offset, std::size_t count) {
@@ -251,14 +272,23 @@ void GradientCodec::inspect(const CodecElements& finished) {
     return are_finite({reinterpret_cast<const float*>(piece.data), piece.count});
   };
   finite_ = true;
-  if (step_ == Step::kSparse) {
-    for (const std::size_t begin : looked_at_) finite_ &= look(begin, 1);
-    return;
-  }
-  for (std::size_t t = 0; t < tensor_offsets_.size(); ++t) {
-    const std::size_t count = options_.tensors[t].count;
-    if (count > 0) finite_ &= look(tensor_offsets_[t], count);
-  }
+  for_looked_at([&](std::size_t offset, std::size_t count) { finite_ &= look(offset, count); });
+}
+
+void GradientCodec::fold(Stream& stream, const CodecElements& elements) {
+  begin(Step::kDense);
+  locate(elements);
+  for (std::size_t i = 0; i < places_.size(); ++i) feedback_.fold_dense(stream, i, part_at(i));
+}
+
+void GradientCodec::inspect(Stream& stream, const CodecElements& finished) {
+  if (step_ == Step::kNone) begin(Step::kSparse);  // this rank's shard is empty
+  std::uint32_t* const flag = verdict_->begin(stream);
+  for_looked_at([&](std::size_t offset, std::size_t count) {
+    options_.device->device.kernels().find_non_finite(
+        stream, DType::kFloat32, finished.data + offset * sizeof(float), count, flag);
+  });
+  verdict_->end(stream);
 }
 
 void GradientCodec::begin_sparse(const CodecElements& contribution) {

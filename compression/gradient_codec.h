@@ -60,7 +60,7 @@ class GradientCodec : public Codec {
   /// True if a step has run and is neither committed nor aborted.
   bool has_run() const { return step_ != Step::kNone; }
   /// True if all numbers of the completed step were finite on all ranks.
-  bool finite() const { return finite_; }
+  bool finite() const { return verdict_ ? !verdict_->is_raised() : finite_; }
   /// Accepts the step: values that are part of the result are subtracted from the residuals.
   void commit();
   /// Discards the step; residuals stay unchanged.
@@ -72,6 +72,8 @@ class GradientCodec : public Codec {
   const std::vector<SparsePart>& parts() const { return layout_.parts; }
   /// Returns the Euclidean norm of the residuals of this rank's parts of one tensor.
   double residual_norm(std::size_t tensor) const;
+  /// Returns the Euclidean norm of numbers in the memory of the bucket's tensors.
+  double norm(std::span<const float> numbers) const { return feedback_.norm(numbers); }
   FeedbackState save() const;
   /// Errors: as ErrorFeedback::load; and KoloError(kData) if the state has residuals of sums that
   /// this rank does not own.
@@ -90,6 +92,8 @@ class GradientCodec : public Codec {
 
   void fold(const CodecElements& elements) final;
   void inspect(const CodecElements& finished) final;
+  void fold(Stream& stream, const CodecElements& elements) final;
+  void inspect(Stream& stream, const CodecElements& finished) final;
 
  protected:
   bool gathers() const { return options_.route == ExchangeRoute::kAllGather; }
@@ -129,6 +133,9 @@ class GradientCodec : public Codec {
   enum class Step : std::uint8_t { kNone, kSparse, kDense };
 
   void begin(Step step);
+  /// Calls look(offset, count) for the elements whose results show whether the step is finite.
+  template <typename Look>
+  void for_looked_at(const Look& look) const;
   /// Adds the residuals of the sums that this rank owns to the elements of a dense step.
   void fold_sums();
   /// Returns the saved residuals of the sums that this rank owns. Errors: as `load`.
@@ -138,6 +145,7 @@ class GradientCodec : public Codec {
   const std::vector<std::size_t> tensor_offsets_;
   const std::vector<std::size_t> looked_at_;  // first element of each shard, which `inspect` reads
   bool finite_ = true;
+  std::optional<DeviceFlag> verdict_;  // in device memory, raised unless the step is finite
   bool flushes_ = false;
   Step step_ = Step::kNone;
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -62,6 +63,8 @@ struct SparseOptions {
   DType wire = DType::kFloat16;
   std::optional<MomentumCorrection> momentum = std::nullopt;
   bool feedback = true;  ///< If false, values that are not sent are lost.
+  /// For codecs of buckets in device memory; null for host memory. Schedules do not depend on it.
+  std::shared_ptr<FeedbackStream> device = nullptr;
 };
 
 /// Divides tensors, in order, into compressed buckets of at most `most` elements; a larger tensor

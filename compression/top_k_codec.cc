@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "comm/kernels/reduce_kernels.h"
+#include "compression/device_feedback.h"
 #include "compression/gradient_codec.h"
 
 namespace kolo {
@@ -19,11 +21,28 @@ class TopKCodec final : public GradientCodec {
         step_plan_(layout_.plan),
         sum_(gathers() ? layout_.plan.count() : ownership_.local_count(layout_.position)) {
     reserve();
+    if (options.device != nullptr) device_.emplace(options.device->device, *this);
+  }
+
+  void select(Stream& stream, const CodecElements& contribution) override {
+    begin_sparse(contribution);
+    choose_pairs();
+    const BufferView pairs = device_->pairs(device_->selected, stats_.k);
+    auto* const indices = static_cast<std::uint32_t*>(pairs.data);
+    auto* const values = reinterpret_cast<float*>(indices + stats_.k);
+    std::uint32_t* const flag = device_->flag.begin(stream);
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < keep_.size(); at += keep_[i++]) {
+      feedback_.fold(stream, i, part_at(i), keep_[i],
+                     {.indices = indices + at, .values = values + at, .non_finite = flag});
+    }
+    device_->flag.end(stream);
+    stream.copy(device_->pairs(device_->here, stats_.k), pairs);
   }
 
   void encode(const CodecElements& contribution, Payloads payloads) override {
-    begin_sparse(contribution);
-    if (!select()) {
+    if (!device_) begin_sparse(contribution);
+    if (!(device_ ? take_selected() : select_here())) {
       const PayloadPlan& plan = gathers() ? contribution_plan_ : share_plan_;
       for (const std::span<std::byte> payload : payloads) {
         stats_.payload_bytes += encode_not_finite(plan, payload);
@@ -67,16 +86,21 @@ class TopKCodec final : public GradientCodec {
   }
 
   void decode(Payloads results, const CodecElements& elements, double scale) override {
-    locate(elements);
-    // Most elements of the result are zero.
-    for (std::size_t i = 0; i < layout_.parts.size(); ++i) std::ranges::fill(part_at(i), 0.0f);
+    if (device_) {
+      for (Pairs& part : device_->scattered) part.clear();
+    } else {
+      locate(elements);
+      // Most elements of the result are zero.
+      for (std::size_t i = 0; i < layout_.parts.size(); ++i) std::ranges::fill(part_at(i), 0.0f);
+    }
     const bool finite = std::ranges::all_of(results, [&](std::span<const std::byte> result) {
       return is_finite(result_plan_, result);
     });
-    if (!finite) {
-      spoil();
+    if (!finite && device_) {
+      device_->scattered.front().add(0, std::numeric_limits<float>::quiet_NaN());  // as `spoil`
       return;
     }
+    if (!finite) return spoil();
     for (Pairs& owner : owners_) owner.clear();
     for (std::size_t i = 0; i < results.size(); ++i) {
       decode_payload(result_plan_, results[i], owners_[i]);
@@ -87,7 +111,45 @@ class TopKCodec final : public GradientCodec {
     }
   }
 
+  void scatter(Stream& stream, const CodecElements& elements) override {
+    locate(elements);
+    device_->results.restart();
+    for (std::size_t i = 0; i < layout_.parts.size(); ++i) {
+      const DevicePairs::List list = device_->results.add(stream, device_->scattered[i]);
+      const std::span<float> part = part_at(i);
+      options_.device->device.kernels().spread_rows(stream, list.indices, list.values,
+                                                    sizeof(float), part.data(), part.size());
+    }
+  }
+
  private:
+  /// The memory of pairs between the device and the processor.
+  struct OnDevice {
+    OnDevice(Device& device, const TopKCodec& codec)
+        : flag(device),
+          selected(device.allocate(2 * codec.layout_.plan.k * kWord, MemoryKind::kDevice)),
+          here(device.allocate(2 * codec.layout_.plan.k * kWord, MemoryKind::kPinned)),
+          scattered(codec.layout_.parts.size()),
+          results(device, codec.most_results()) {}
+    static constexpr std::size_t kWord = sizeof(std::uint32_t);
+
+    /// Returns the memory of k pairs: indices, then values.
+    static BufferView pairs(const DeviceMemory& memory, std::size_t k) {
+      return {memory.data(), 2 * k, DType::kFloat32, memory.kind()};
+    }
+
+    DeviceFlag flag;               // raised if a selected sum is not finite
+    DeviceMemory selected, here;   // what `select` selects, and its copy for the processor
+    std::vector<Pairs> scattered;  // by part, what `scatter` writes
+    DevicePairs results;
+  };
+
+  /// Returns the largest number of pairs in the results of all owners; at least one, for `spoil`.
+  std::size_t most_results() const {
+    const std::size_t most = static_cast<std::size_t>(layout_.plan.ranks) * result_plan_.most_pairs;
+    return std::max<std::size_t>(1, std::min(most, layout_.plan.count()));
+  }
+
   void find_sent() override { returned(step_plan_, contribution_, owners_, cursors_, sent_); }
 
   void reserve() {
@@ -96,6 +158,7 @@ class TopKCodec final : public GradientCodec {
     const std::size_t k = layout_.plan.k;
     const std::size_t summed = std::min(ranks * (gathers() ? k : share_plan_.most_pairs),
                                         gathers() ? layout_.plan.count() : share_plan_.domain);
+    keep_.resize(parts);
     contribution_.tensors.resize(parts);
     contribution_.exponents.reserve(parts);
     for (std::size_t i = 0; i < parts; ++i) {
@@ -114,17 +177,39 @@ class TopKCodec final : public GradientCodec {
     }
   }
 
-  bool select() {
-    const std::optional<double> keep = density();
-    ensure(keep.has_value(), "a sparse schedule in a dense step");
-    bool finite = true;
+  /// Sets the number of pairs of each part in this step.
+  void choose_pairs() {
+    const std::optional<double> density = this->density();
+    ensure(density.has_value(), "a sparse schedule in a dense step");
     for (std::size_t i = 0; i < layout_.parts.size(); ++i) {
-      const std::size_t k = pairs_to_keep(*keep, layout_.parts[i].count);
-      finite &= feedback_.fold(i, part_at(i), 1.0f, k, contribution_.tensors[i]).finite;
-      stats_.k += k;
+      keep_[i] = pairs_to_keep(*density, layout_.parts[i].count);
+      stats_.k += keep_[i];
     }
     step_plan_.k = stats_.k;
+  }
+
+  /// Selects a contribution in host memory. Returns whether all sums are finite.
+  bool select_here() {
+    choose_pairs();
+    bool finite = true;
+    for (std::size_t i = 0; i < keep_.size(); ++i) {
+      finite &= feedback_.fold(i, part_at(i), 1.0f, keep_[i], contribution_.tensors[i]).finite;
+    }
     return finite;
+  }
+
+  /// Takes what `select` has selected on the device.
+  bool take_selected() {
+    const auto* indices = reinterpret_cast<const std::uint32_t*>(device_->here.data());
+    const auto* values = reinterpret_cast<const float*>(indices + stats_.k);
+    for (std::size_t i = 0; i < keep_.size(); ++i) {
+      Pairs& part = contribution_.tensors[i];
+      part.indices.assign(indices, indices + keep_[i]);
+      part.values.assign(values, values + keep_[i]);
+      indices += keep_[i];
+      values += keep_[i];
+    }
+    return !device_->flag.is_raised();
   }
 
   /// Selects from an owner's sums and encodes the selection.
@@ -147,14 +232,15 @@ class TopKCodec final : public GradientCodec {
   void put(int owner, const Pairs& result) {
     std::size_t part = 0;
     std::size_t begin = 0;
-    std::span<float> elements = part_at(part);
     for (std::size_t j = 0; j < result.size(); ++j) {
       const std::size_t element = ownership_.element(owner, result.indices[j]);
-      while (element >= begin + elements.size()) {
-        begin += elements.size();
-        elements = part_at(++part);
+      while (element >= begin + layout_.parts[part].count) begin += layout_.parts[part++].count;
+      const std::size_t place = element - begin;
+      if (device_) {
+        device_->scattered[part].add(static_cast<std::uint32_t>(place), result.values[j]);
+      } else {
+        part_at(part)[place] = result.values[j];
       }
-      elements[element - begin] = result.values[j];
     }
   }
 
@@ -162,7 +248,10 @@ class TopKCodec final : public GradientCodec {
   const PayloadPlan share_plan_, result_plan_, contribution_plan_;
   SparsePlan step_plan_;  // `layout_.plan` with the k of this step
 
+  std::optional<OnDevice> device_;  // empty in host memory
+
   // Memory that is used only within a step.
+  std::vector<std::size_t> keep_;  // by part, the number of pairs to select
   Contribution contribution_;
   Shares shares_;
   Share whole_;

@@ -16,6 +16,7 @@
 #include "comm/base/check.h"
 #include "comm/device/cuda_stream.h"
 #include "comm/device/kernels/kernels.h"
+#include "comm/device/kernels/top_k.h"
 
 namespace kolo {
 namespace {
@@ -107,6 +108,26 @@ void CudaKernels::spread_rows(Stream& stream, std::span<const std::int64_t> indi
   const CudaStream& on = as_cuda(stream);
   const CudaDeviceGuard guard(on.device());
   launch_row_spread(indices, rows, row_bytes, table, height, on.native());
+}
+
+void CudaKernels::top_k(Stream& stream, const TopK& task, std::span<std::byte> workspace) {
+  const CudaStream& on = as_cuda(stream);
+  const CudaDeviceGuard guard(on.device());
+  launch_top_k(task, workspace, on.native());
+}
+
+void CudaKernels::subtract_pairs(Stream& stream, std::span<const std::int64_t> indices,
+                                 const float* values, float* residual, float* velocity) {
+  const CudaStream& on = as_cuda(stream);
+  const CudaDeviceGuard guard(on.device());
+  launch_subtract_pairs(indices, values, residual, velocity, on.native());
+}
+
+void CudaKernels::find_non_finite(Stream& stream, DType dtype, const void* data, std::size_t count,
+                                  std::uint32_t* non_finite) {
+  const CudaStream& on = as_cuda(stream);
+  const CudaDeviceGuard guard(on.device());
+  launch_find_non_finite(dtype, data, count, non_finite, on.native());
 }
 
 namespace {

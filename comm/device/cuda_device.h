@@ -67,6 +67,11 @@ class CudaKernels final : public DeviceKernels {
                 DType dtype, double scale, void* sums) override;
   void spread_rows(Stream& stream, std::span<const std::int64_t> indices, const void* rows,
                    std::size_t row_bytes, void* table, std::size_t height) override;
+  void top_k(Stream& stream, const TopK& task, std::span<std::byte> workspace) override;
+  void subtract_pairs(Stream& stream, std::span<const std::int64_t> indices, const float* values,
+                      float* residual, float* velocity) override;
+  void find_non_finite(Stream& stream, DType dtype, const void* data, std::size_t count,
+                       std::uint32_t* non_finite) override;
 };
 
 /// One GPU, used through the CUDA runtime. The handle of a NativeStream is a cudaStream_t of this

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "comm/base/buffer_view.h"
 #include "comm/base/native_stream.h"
@@ -84,6 +86,12 @@ class Device {
   virtual void record(NativeStream stream, Event& event) = 0;
   /// Makes a stream of the caller wait for `event`.
   virtual void wait(NativeStream stream, const Event& event) = 0;
+
+  /// Blocks until `event` is done. For calls between iterations, such as saving state; an engine
+  /// polls instead. Errors: those of `Event::done`.
+  virtual void finish(const Event& event) {
+    while (!event.done()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
 
   /// Describes the memory at `data` unless kernels of this device may use it as device memory:
   /// "memory of cuda:1", "host memory". Otherwise the text is empty. Costs little for an address

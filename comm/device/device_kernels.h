@@ -44,6 +44,32 @@ struct BatchedCopy {
   std::uint32_t* non_finite = nullptr;
 };
 
+/// One tensor of error feedback, and the number of its sums to select.
+///
+/// Shape:   device memory: indices and values are [k], k <= count < 2^31; the others are [count]
+///          float32 and aligned to 16 bytes, except the gradient and, if k is 0, the sums.
+/// After:   next_velocity[i] = momentum * velocity[i] + scale * gradient[i], if there is a
+/// velocity;
+///          sums[i] is the residual plus that, or else plus scale * gradient[i]. `indices` ascend;
+///          values[j] is the sum at indices[j]. Every operation is rounded once.
+/// Order:   exact, by magnitude; of equal magnitudes the lower index is selected, and NaN first. So
+///          the result is unique, and equal to that of error feedback in host memory.
+struct TopK {
+  const float* residual = nullptr;
+  const float* gradient = nullptr;
+  float* sums = nullptr;  ///< May be `gradient`; otherwise overlaps nothing.
+  float scale = 1.0f;
+  const float* velocity = nullptr;  ///< Null: no momentum.
+  float* next_velocity = nullptr;
+  float momentum = 0.0f;
+  std::size_t count = 0;
+  std::size_t k = 0;
+  std::uint32_t* indices = nullptr;
+  float* values = nullptr;
+  /// A flag in device memory, set to 1 if any sum is infinite or NaN; may be null.
+  std::uint32_t* non_finite = nullptr;
+};
+
 /// The kernels of a device. Each call enqueues work on a stream of this device and returns.
 ///
 /// Bits:    equal those of the CPU functions in comm/kernels/reduce_kernels.h.
@@ -71,6 +97,22 @@ class DeviceKernels {
   /// `table` to zero. `table` has `height` rows; indices must be distinct.
   virtual void spread_rows(Stream& stream, std::span<const std::int64_t> indices, const void* rows,
                            std::size_t row_bytes, void* table, std::size_t height) = 0;
+
+  // The functions below are for error feedback and take device memory only.
+
+  /// See TopK. The workspace has `top_k_workspace_bytes` bytes (kernels/top_k.h) of any content,
+  /// and is aligned to 16 bytes; nothing else uses it until the work is complete. Not needed if k
+  /// is 0.
+  virtual void top_k(Stream& stream, const TopK& task, std::span<std::byte> workspace) = 0;
+
+  /// residual[indices[j]] -= values[j] and, unless it is null, velocity[indices[j]] = 0. Indices
+  /// are distinct.
+  virtual void subtract_pairs(Stream& stream, std::span<const std::int64_t> indices,
+                              const float* values, float* residual, float* velocity) = 0;
+
+  /// Sets `*non_finite` to 1 if a number is infinite or NaN; otherwise leaves it unchanged.
+  virtual void find_non_finite(Stream& stream, DType dtype, const void* data, std::size_t count,
+                               std::uint32_t* non_finite) = 0;
 };
 
 /// Largest number of sources of one `DeviceKernels::reduce`.

@@ -4,13 +4,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "comm/device/device_communicator.h"
+#include "comm/schedule/device_streams.h"
 #include "comm/schedule/executor.h"
 #include "compression/gradient_codec.h"
 #include "tests/compression/sparse_numbers.h"
+#include "tests/support/device/host_communicator.h"
+#include "tests/support/device/host_device.h"
+#include "tests/support/device/host_stream.h"
 #include "tests/support/in_process_transport.h"
 #include "tests/support/seeded_scheduler.h"
 
@@ -64,16 +71,79 @@ class JobTensors final : public Packer {
   std::vector<std::size_t> offsets_;
 };
 
+/// Packs the tensors on a stream of a stand-in device.
+class JobStreamPacker final : public StreamPacker {
+ public:
+  explicit JobStreamPacker(std::shared_ptr<JobTensors> tensors) : tensors_(std::move(tensors)) {}
+  void pack(Stream& stream, std::size_t offset, std::size_t count, void* bucket) override {
+    as_host(stream).enqueue([=, this] {
+      tensors_->pack(offset, count, bucket, Stores::kCached);
+      return true;
+    });
+  }
+  void unpack(Stream& stream, std::size_t offset, std::size_t count, const void* bucket) override {
+    as_host(stream).enqueue([=, this] {
+      tensors_->unpack(offset, count, bucket, Stores::kCached);
+      return true;
+    });
+  }
+
+ private:
+  std::shared_ptr<JobTensors> tensors_;
+};
+
+/// The stand-in devices of a job, with a group per node and one of all ranks.
+class StandInDevices {
+ public:
+  StandInDevices(const ProcessGrid& grid, std::uint64_t seed) : contexts_(ranks_of(grid).size()) {
+    for (DeviceContext& context : contexts_) {
+      context.device = std::make_unique<SeededHostDevice>(seed++);
+    }
+    for (int node = 0; node < grid.num_nodes(); ++node) {
+      join(grid.ranks_of_node(node), &DeviceContext::node);
+    }
+    join(ranks_of(grid), &DeviceContext::world);
+  }
+
+  DeviceContext& operator[](int rank) { return contexts_[static_cast<std::size_t>(rank)]; }
+  SeededHostDevice& device(int rank) {
+    return static_cast<SeededHostDevice&>(*(*this)[rank].device);
+  }
+
+ private:
+  static std::vector<int> ranks_of(const ProcessGrid& grid) {
+    std::vector<int> ranks(static_cast<std::size_t>(grid.world_size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+  void join(const std::vector<int>& members,
+            std::unique_ptr<DeviceCommunicator> DeviceContext::*group) {
+    hubs_.push_back(std::make_unique<HostCommunicatorHub>(members));
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      DeviceContext& context = (*this)[members[i]];
+      context.*group = hubs_.back()->group(static_cast<int>(i), *context.device);
+    }
+  }
+
+  std::vector<std::unique_ptr<HostCommunicatorHub>> hubs_;
+  std::vector<DeviceContext> contexts_;
+};
+
 /// One rank of the job, with a bucket for sparse steps and one for dense steps.
 class CompressedRank {
  public:
-  CompressedRank(InProcessHub& hub, int rank, const SparseOptions& options, Placement placement)
+  /// `device` is null for tensors in host memory.
+  CompressedRank(InProcessHub& hub, int rank, const SparseOptions& options, Placement placement,
+                 DeviceContext* device = nullptr)
       : grid_(hub.grid()),
-        options_(options),
+        options_(on_device(options, device)),
         placement_(placement),
         transport_(hub.transport(rank)),
-        executor_(*transport_),
-        codec(options.method->make_codec(rank, grid_, options)),
+        streams_(device != nullptr ? std::make_unique<DeviceStreams>(*transport_, grid_,
+                                                                     DeviceAccess::of(*device))
+                                   : nullptr),
+        executor_(*transport_, streams_.get()),
+        codec(options.method->make_codec(rank, grid_, options_)),
         tensors(std::make_shared<JobTensors>(options)) {
     add(compile_sparse);
     add(compile_dense_step);
@@ -94,6 +164,7 @@ class CompressedRank {
     const bool moved = transport_->poll();
     const bool computed = executor_.poll();
     executor_.take_finished();
+    executor_.take_enqueued();
     return computed || moved;
   }
   bool busy() const { return executor_.busy(); }
@@ -113,11 +184,15 @@ class CompressedRank {
   std::size_t network_bytes() const { return executor_.network_bytes(running_); }
 
  private:
+  static SparseOptions on_device(SparseOptions options, DeviceContext* device) {
+    if (device != nullptr) options.device = std::make_shared<FeedbackStream>(*device->device);
+    return options;
+  }
   void add(Schedule (*compile)(int, const BucketLayout&, const ProcessGrid&, const SparseOptions&,
                                const CompileOptions&)) {
-    Schedule schedule =
-        compile(transport_->rank(), sparse_bucket(options_, ReduceOp::kAverage, placement_), grid_,
-                options_, {});
+    const BucketLayout bucket = streams_ ? sparse_device_bucket(options_, ReduceOp::kAverage)
+                                         : sparse_bucket(options_, ReduceOp::kAverage, placement_);
+    Schedule schedule = compile(transport_->rank(), bucket, grid_, options_, {});
     const ArenaNeeds needs = arena_needs(schedule);
     Binding binding{.name = "bucket " + std::to_string(iterations_.size()),
                     .bucket = static_cast<BucketId>(iterations_.size()),
@@ -126,7 +201,8 @@ class CompressedRank {
                     .staging_offset = arena_end_ + needs.bucket_bytes,
                     .scale = 1.0 / grid_.world_size(),
                     .packer = tensors,
-                    .codec = codec};
+                    .codec = codec,
+                    .stream_packer = std::make_shared<JobStreamPacker>(tensors)};
     next_flag_ += schedule.flag_count;
     arena_end_ += needs.total();
     iterations_.push_back(0);
@@ -138,6 +214,7 @@ class CompressedRank {
   const SparseOptions options_;
   const Placement placement_;
   std::unique_ptr<Transport> transport_;
+  std::unique_ptr<DeviceStreams> streams_;  // null in host memory
   Executor executor_;
   std::vector<std::uint64_t> iterations_;  // by bucket
   std::uint32_t next_flag_ = 0;
@@ -152,14 +229,17 @@ class CompressedRank {
 class CompressedJob {
  public:
   CompressedJob(const std::vector<int>& nodes, const SparseOptions& options,
-                Placement placement = Placement::kUser, std::uint64_t seed = 1)
+                Placement placement = Placement::kUser, std::uint64_t seed = 1,
+                MemoryKind memory = MemoryKind::kHost)
       : seed_(seed),
         hub_(ProcessGrid::with_node_sizes(nodes),
              {.arena_bytes = 4 * sizeof(float) * bucket_count(options) + (1U << 12),
               .flags_per_peer = 64,
               .counters = 64}) {
+    if (memory == MemoryKind::kDevice) devices_.emplace(hub_.grid(), 100 * seed);
     for (int rank = 0; rank < hub_.grid().world_size(); ++rank) {
-      ranks_.push_back(std::make_unique<CompressedRank>(hub_, rank, options, placement));
+      ranks_.push_back(std::make_unique<CompressedRank>(hub_, rank, options, placement,
+                                                        devices_ ? &(*devices_)[rank] : nullptr));
     }
   }
 
@@ -173,6 +253,9 @@ class CompressedJob {
     for (int i = 0; i < size(); ++i) rank(i).start(gradients[static_cast<std::size_t>(i)]);
     std::vector<SeededScheduler::Pollable> pollables;
     for (const auto& rank : ranks_) pollables.push_back([&rank] { return rank->poll(); });
+    for (int i = 0; devices_ && i < size(); ++i) {
+      pollables.push_back([this, i] { return devices_->device(i).step(); });
+    }
     SeededScheduler(seed_++, std::move(pollables))
         .run_until(
             [this] {
@@ -190,6 +273,7 @@ class CompressedJob {
  private:
   std::uint64_t seed_;
   InProcessHub hub_;
+  std::optional<StandInDevices> devices_;  // empty in host memory
   std::vector<std::unique_ptr<CompressedRank>> ranks_;
 };
 

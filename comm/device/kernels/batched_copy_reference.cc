@@ -9,16 +9,23 @@
 #include "comm/kernels/reduce_kernels.h"
 
 namespace kolo {
-namespace {
-
-bool any_non_finite(DType dtype, const void* data, std::size_t count) {
-  return visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
+void find_non_finite_on_host(DType dtype, const void* data, std::size_t count,
+                             std::uint32_t* non_finite) {
+  const bool bad = visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
     const T* const values = static_cast<const T*>(data);
     return std::any_of(values, values + count, [](T value) { return element::non_finite(value); });
   });
+  // Work on several streams may set the same flag.
+  if (bad) std::atomic_ref(*non_finite).store(1, std::memory_order_relaxed);
 }
 
-}  // namespace
+void subtract_pairs_on_host(std::span<const std::int64_t> indices, const float* values,
+                            float* residual, float* velocity) {
+  for (std::size_t j = 0; j < indices.size(); ++j) {
+    residual[indices[j]] -= values[j];
+    if (velocity != nullptr) velocity[indices[j]] = 0.0f;
+  }
+}
 
 void copy_batched_on_host(const BatchedCopy& copy) {
   const bool packs = copy.direction == CopyDirection::kPack;
@@ -33,9 +40,8 @@ void copy_batched_on_host(const BatchedCopy& copy) {
     }
     void* const target = packs ? place : chunk.tensor;
     convert(to, target, from, packs ? chunk.tensor : place, chunk.count, copy.scale);
-    if (copy.non_finite != nullptr && any_non_finite(to, target, chunk.count)) {
-      // Copies on several streams may set the same flag.
-      std::atomic_ref(*copy.non_finite).store(1, std::memory_order_relaxed);
+    if (copy.non_finite != nullptr) {
+      find_non_finite_on_host(to, target, chunk.count, copy.non_finite);
     }
   }
 }

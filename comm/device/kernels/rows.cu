@@ -205,6 +205,8 @@ void load_kernels() {
   load_batched_copy();
   load_reduce();
   load_rows();
+  load_top_k();
+  load_pairs();
 }
 
 }  // namespace kolo

@@ -16,6 +16,7 @@
 #include "comm/base/error.h"
 #include "comm/base/mutex.h"
 #include "comm/device/kernels/kernels.h"
+#include "comm/device/kernels/top_k.h"
 #include "comm/kernels/reduce_kernels.h"
 #include "tests/support/device/host_stream.h"
 
@@ -86,6 +87,30 @@ void HostKernels::spread_rows(Stream& stream, std::span<const std::int64_t> indi
     if (height * row_bytes > 0) std::memset(table, 0, height * row_bytes);
     kolo::spread_rows(indices, static_cast<const std::byte*>(rows), row_bytes,
                       static_cast<std::byte*>(table));
+    return true;
+  });
+}
+
+void HostKernels::top_k(Stream& stream, const TopK& task, std::span<std::byte> workspace) {
+  check_top_k(task, workspace);
+  as_host(stream).enqueue([=] {
+    top_k_on_host(task);
+    return true;
+  });
+}
+
+void HostKernels::subtract_pairs(Stream& stream, std::span<const std::int64_t> indices,
+                                 const float* values, float* residual, float* velocity) {
+  as_host(stream).enqueue([=] {
+    subtract_pairs_on_host(indices, values, residual, velocity);
+    return true;
+  });
+}
+
+void HostKernels::find_non_finite(Stream& stream, DType dtype, const void* data, std::size_t count,
+                                  std::uint32_t* non_finite) {
+  as_host(stream).enqueue([=] {
+    find_non_finite_on_host(dtype, data, count, non_finite);
     return true;
   });
 }

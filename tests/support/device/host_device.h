@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/base/check.h"
 #include "comm/base/mutex.h"
 #include "comm/device/device.h"
 #include "comm/device/device_kernels.h"
@@ -51,6 +52,11 @@ class HostKernels final : public DeviceKernels {
                 DType dtype, double scale, void* sums) override;
   void spread_rows(Stream& stream, std::span<const std::int64_t> indices, const void* rows,
                    std::size_t row_bytes, void* table, std::size_t height) override;
+  void top_k(Stream& stream, const TopK& task, std::span<std::byte> workspace) override;
+  void subtract_pairs(Stream& stream, std::span<const std::int64_t> indices, const float* values,
+                      float* residual, float* velocity) override;
+  void find_non_finite(Stream& stream, DType dtype, const void* data, std::size_t count,
+                       std::uint32_t* non_finite) override;
 };
 
 /// The common base of the devices in host memory. They differ in how their streams run.
@@ -122,6 +128,10 @@ class SeededHostDevice final : public HostDeviceBase {
   /// Completes one operation: the oldest of a stream, drawn at random among the streams whose
   /// oldest operation can complete. Returns false if there is no such stream.
   bool step();
+
+  void finish(const Event& event) override {
+    while (!event.done()) ensure(step(), "an event is never reached");
+  }
 
   /// Calls `step` until no operation can complete.
   void settle() {

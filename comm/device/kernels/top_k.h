@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "comm/device/device_kernels.h"
 #include "comm/device/kernels/access.h"
 #include "comm/kernels/host_device.h"
 
@@ -12,35 +13,19 @@
 /// digit, and the layout of the workspace.
 namespace kolo {
 
-/// A task: select the k largest of |residual + gradient| and remove them from the residual.
-///
-/// Shape:   residual and gradient are [count] float32; indices and values are [k], k <= count. They
-///          do not overlap.
-/// After:   residual[i] is 0 if i was selected, otherwise residual[i] + gradient[i]. `indices`
-///          ascend; values[j] is the sum at indices[j].
-/// Order:   as TopKSelector, so the result is unique.
-struct TopK {
-  float* residual = nullptr;
-  const float* gradient = nullptr;
-  std::size_t count = 0;
-  std::size_t k = 0;
-  std::uint32_t* indices = nullptr;
-  float* values = nullptr;
-};
+/// Checks the arguments of `DeviceKernels::top_k`, for all implementations. Errors: UsageError.
+void check_top_k(const TopK& task, std::span<const std::byte> workspace);
 
-/// Returns the workspace in bytes for `count` elements: about a quarter of the residual.
-std::size_t top_k_workspace_bytes(std::size_t count);
+/// Runs `task` on the processor, in memory that it can access. This function defines the bits of
+/// all implementations of `DeviceKernels::top_k`; a host device uses it.
+void top_k_on_host(const TopK& task);
 
-/// Enqueues top-k on a cudaStream_t of the current device. The result is that of TopKSelector with
-/// scale 1 and no momentum, bit for bit.
+/// Enqueues `DeviceKernels::top_k` on a cudaStream_t of the current device.
 ///
-/// Shape:   all pointers are device memory; residual, gradient and workspace are aligned to 16
-///          bytes. The workspace may have any content; nothing else may use it until the work is
-///          complete.
-/// Threads: as for Stream. Errors: as `check_top_k`; UsageError for memory that is not aligned or a
-///          workspace that is too small; KoloError(kInternal) if a launch is refused.
-/// Cost:    12 bytes per element to add and count the first digit, 4 to collect the survivors, then
-///          passes over the survivors only. Six launches.
+/// Threads: as for Stream. Errors: those of `check_top_k`; KoloError(kInternal) if a launch is
+///          refused.
+/// Cost:    12 bytes per element, or 20 with momentum, to fold and count the first digit, 4 to
+///          collect the survivors, then passes over the survivors only. Six launches.
 /// Source:  radix select as in Alabi et al., ACM JEA 17, 2012, with ordered compaction.
 void launch_top_k(const TopK& task, std::span<std::byte> workspace, void* cuda_stream);
 
@@ -158,5 +143,8 @@ constexpr TopKPlan plan_top_k(std::size_t count) {
   add(plan.equal, plan.sections);
   return plan;
 }
+
+/// Returns the workspace in bytes for `count` elements: about a quarter of the residual.
+constexpr std::size_t top_k_workspace_bytes(std::size_t count) { return plan_top_k(count).bytes; }
 
 }  // namespace kolo

@@ -2,8 +2,7 @@
 
 #include <vector>
 
-#include "comm/base/error.h"
-#include "compression/kernels/top_k_cuda.h"
+#include "comm/device/kernels/top_k.h"
 #include "compression/kernels/top_k_selector.h"
 #include "tests/compression/top_k_cases.h"
 #include "tests/support/gpu_test.h"
@@ -14,7 +13,7 @@ namespace {
 class TopKGpuTest : public test::GpuTest {
  protected:
   struct Result {
-    std::vector<std::byte> residual, indices, values;
+    std::vector<std::byte> sums, indices, values;
     bool operator==(const Result&) const = default;
   };
 
@@ -22,18 +21,21 @@ class TopKGpuTest : public test::GpuTest {
     const std::size_t count = input.residual.size();
     const DeviceMemory residual = upload(std::as_bytes(std::span(input.residual)));
     const DeviceMemory gradient = upload(std::as_bytes(std::span(input.gradient)));
+    const DeviceMemory sums = device->allocate(count * 4, MemoryKind::kDevice);
     const DeviceMemory indices = device->allocate(k * 4 + 4, MemoryKind::kDevice);
     const DeviceMemory values = device->allocate(k * 4 + 4, MemoryKind::kDevice);
     const DeviceMemory workspace =
         device->allocate(top_k_workspace_bytes(count), MemoryKind::kDevice);
-    launch_top_k({.residual = reinterpret_cast<float*>(residual.data()),
-                  .gradient = reinterpret_cast<const float*>(gradient.data()),
-                  .count = count,
-                  .k = k,
-                  .indices = reinterpret_cast<std::uint32_t*>(indices.data()),
-                  .values = reinterpret_cast<float*>(values.data())},
-                 {workspace.data(), workspace.bytes()}, stream->native());
-    return {download(residual, count * 4), download(indices, k * 4), download(values, k * 4)};
+    device->kernels().top_k(*stream,
+                            {.residual = reinterpret_cast<float*>(residual.data()),
+                             .gradient = reinterpret_cast<const float*>(gradient.data()),
+                             .sums = reinterpret_cast<float*>(sums.data()),
+                             .count = count,
+                             .k = k,
+                             .indices = reinterpret_cast<std::uint32_t*>(indices.data()),
+                             .values = reinterpret_cast<float*>(values.data())},
+                            {workspace.data(), workspace.bytes()});
+    return {download(sums, count * 4), download(indices, k * 4), download(values, k * 4)};
   }
 
   static Result on_processor(const test::TopKCase& input, std::size_t k) {
@@ -49,7 +51,6 @@ class TopKGpuTest : public test::GpuTest {
                            .indices = indices.data(),
                            .values = values.data()},
                           hint);
-    for (const std::uint32_t i : indices) residual[i] = 0.0f;
     const auto bytes = [](const auto& vector) {
       const auto span = std::as_bytes(std::span(vector));
       return std::vector<std::byte>(span.begin(), span.end());
@@ -71,22 +72,6 @@ TEST_F(TopKGpuTest, EqualsTheProcessorForEveryKindOfNumberInEveryRun) {
       }
     }
   }
-}
-
-TEST_F(TopKGpuTest, RefusesWhatItCannotDo) {
-  const DeviceMemory memory = device->allocate(1 << 20, MemoryKind::kDevice);
-  const std::span<std::byte> workspace(memory.data(), memory.bytes());
-  auto* const values = reinterpret_cast<float*>(memory.data());
-  const auto launch = [&](const TopK& task, std::size_t bytes) {
-    launch_top_k(task, workspace.first(bytes), stream->native());
-  };
-  const std::size_t bytes = top_k_workspace_bytes(8);
-  EXPECT_THROW(launch({.residual = values, .gradient = values, .count = 8, .k = 9}, bytes),
-               UsageError);
-  EXPECT_THROW(launch({.residual = values, .gradient = values, .count = 8, .k = 1}, bytes - 1),
-               UsageError);
-  EXPECT_THROW(launch({.residual = values + 1, .gradient = values, .count = 4, .k = 1}, bytes),
-               UsageError);
 }
 
 }  // namespace

@@ -2,10 +2,10 @@
 
 #include "comm/base/check.h"
 #include "comm/device/cuda_error.h"
+#include "comm/device/kernels/kernels.h"
 #include "comm/device/kernels/launch.cuh"
-#include "compression/kernels/nth_key.h"
-#include "compression/kernels/top_k_cuda.h"
-#include "compression/kernels/top_k_selector.h"
+#include "comm/device/kernels/top_k.h"
+#include "comm/kernels/radix_key.h"
 
 namespace kolo {
 namespace {
@@ -18,8 +18,14 @@ constexpr unsigned kAllLanes = 0xffffffff;
 
 /// The task and the arrays of the workspace. Every launch gets it by value.
 struct Work {
-  float* residual;
+  const float* residual;
   const float* gradient;
+  float* sums;
+  float scale;
+  const float* velocity;
+  float* next_velocity;
+  float momentum;
+  std::uint32_t* non_finite;
   std::uint32_t count, k;
   std::uint32_t* indices;
   float* values;
@@ -86,41 +92,74 @@ __device__ void clear(std::uint32_t (&bins)[kBins]) {
   __syncthreads();
 }
 
-// 1. Adds the gradient to the residual and computes the histogram of the first digit.
+/// Accesses four adjacent floats; `is_wide` if the address is a multiple of 16 bytes.
+__device__ float4 load_quad(const float* from, bool is_wide) {
+  if (is_wide) return *reinterpret_cast<const float4*>(from);
+  return float4{from[0], from[1], from[2], from[3]};
+}
+
+__device__ void store_quad(float* to, bool is_wide, const float4& quad) {
+  if (is_wide) {
+    *reinterpret_cast<float4*>(to) = quad;
+  } else {
+    to[0] = quad.x, to[1] = quad.y, to[2] = quad.z, to[3] = quad.w;
+  }
+}
+
+__device__ bool is_aligned(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % access::kBytes == 0;
+}
+
+// 1. Folds the gradient, and the velocity, and computes the histogram of the first digit.
+template <bool kHasMomentum>
 __global__ void __launch_bounds__(kThreads) accumulate(Work work) {
   constexpr int kVectors = 2;  // vectors of each input in flight
   __shared__ std::uint32_t bins[digit(0).bins()];
   clear(bins);
-  const auto add = [&](float& residual, float gradient) {
-    residual = radix::accumulate(residual, gradient);
-    atomicAdd(&bins[digit(0).of(radix::key_of(residual))], 1u);
+  bool bad = false;
+  const auto fold = [&](float residual, float gradient, float& velocity) {
+    float update = work.scale * gradient;
+    if constexpr (kHasMomentum) {
+      update = velocity = radix::accumulate(work.momentum * velocity, update);
+    }
+    const float sum = radix::accumulate(residual, update);
+    const std::uint32_t key = radix::key_of(sum);
+    bad |= key >= radix::kInfinityKey;
+    atomicAdd(&bins[digit(0).of(key)], 1u);
+    return sum;
   };
-  float4* const residual = reinterpret_cast<float4*>(work.residual);
-  const float4* const gradient = reinterpret_cast<const float4*>(work.gradient);
+  const bool is_wide = is_aligned(work.gradient), stores_wide = is_aligned(work.sums);
   const std::uint32_t vectors = work.count / 4;
   constexpr std::uint32_t kTile = kThreads * kVectors;
   for (std::uint32_t tile = blockIdx.x * kTile; tile < vectors; tile += gridDim.x * kTile) {
-    float4 sum[kVectors], add_to[kVectors];
+    float4 residual[kVectors], gradient[kVectors], velocity[kVectors];
 #pragma unroll
     for (int u = 0; u < kVectors; ++u) {
       const std::uint32_t at = tile + u * kThreads + threadIdx.x;
       if (at >= vectors) break;
-      sum[u] = residual[at];
-      add_to[u] = gradient[at];
+      residual[u] = load_quad(work.residual + 4 * at, true);
+      gradient[u] = load_quad(work.gradient + 4 * at, is_wide);
+      if constexpr (kHasMomentum) velocity[u] = load_quad(work.velocity + 4 * at, true);
     }
 #pragma unroll
     for (int u = 0; u < kVectors; ++u) {
       const std::uint32_t at = tile + u * kThreads + threadIdx.x;
       if (at >= vectors) break;
-      add(sum[u].x, add_to[u].x);
-      add(sum[u].y, add_to[u].y);
-      add(sum[u].z, add_to[u].z);
-      add(sum[u].w, add_to[u].w);
-      residual[at] = sum[u];
+      const float4 sum = {fold(residual[u].x, gradient[u].x, velocity[u].x),
+                          fold(residual[u].y, gradient[u].y, velocity[u].y),
+                          fold(residual[u].z, gradient[u].z, velocity[u].z),
+                          fold(residual[u].w, gradient[u].w, velocity[u].w)};
+      store_quad(work.sums + 4 * at, stores_wide, sum);
+      if constexpr (kHasMomentum) store_quad(work.next_velocity + 4 * at, true, velocity[u]);
     }
   }
   const std::uint32_t tail = vectors * 4 + threadIdx.x;
-  if (blockIdx.x == 0 && tail < work.count) add(work.residual[tail], work.gradient[tail]);
+  if (blockIdx.x == 0 && tail < work.count) {
+    float velocity = kHasMomentum ? work.velocity[tail] : 0.0f;
+    work.sums[tail] = fold(work.residual[tail], work.gradient[tail], velocity);
+    if constexpr (kHasMomentum) work.next_velocity[tail] = velocity;
+  }
+  if (bad && work.non_finite != nullptr) *work.non_finite = 1;  // all writers write the same value
   if (work.k != 0) finish_digit<0>(work, bins);
 }
 
@@ -160,7 +199,7 @@ __global__ void __launch_bounds__(kThreads) collect(Work work) {
       if (tile + TopKPlan::kTile <= end) {
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
-          const auto* const at = &work.residual[tile + r * kRow + lane() * 4];
+          const auto* const at = &work.sums[tile + r * kRow + lane() * 4];
           const float4 row = *reinterpret_cast<const float4*>(at);
           rows[r][0] = row.x, rows[r][1] = row.y, rows[r][2] = row.z, rows[r][3] = row.w;
         }
@@ -170,7 +209,7 @@ __global__ void __launch_bounds__(kThreads) collect(Work work) {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             const std::uint32_t at = tile + r * kRow + lane() * 4 + i;
-            rows[r][i] = at < end ? work.residual[at] : 0.0f;
+            rows[r][i] = at < end ? work.sums[at] : 0.0f;
           }
         }
       }
@@ -223,7 +262,7 @@ __device__ void for_each_survivor(const Work& work, std::uint32_t section, const
     Survivor survivor = {entry < entries, 0, 0.0f};
     if (survivor.exists) {
       survivor.index = is_list ? work.survivor_indices[list + entry] : begin + entry;
-      survivor.value = is_list ? work.survivor_values[list + entry] : work.residual[begin + entry];
+      survivor.value = is_list ? work.survivor_values[list + entry] : work.sums[begin + entry];
     }
     visit(survivor);
   }
@@ -303,7 +342,7 @@ __global__ void __launch_bounds__(kThreads) count_selected(Work work) {
   exclusive_sums(work.equal, work.sections);
 }
 
-// 6. Writes the selected elements in order and removes them from the residual.
+// 6. Writes the selected elements in order.
 __global__ void __launch_bounds__(kThreads) take_selected(Work work) {
   const std::uint32_t threshold = work.counters->selections[2].prefix;
   const std::uint32_t need = work.counters->selections[2].need;
@@ -323,7 +362,6 @@ __global__ void __launch_bounds__(kThreads) take_selected(Work work) {
             radix::place(above + __popc(above_ballot & lanes_before), equal_before, need);
         work.indices[at] = survivor.index;
         work.values[at] = survivor.value;
-        work.residual[survivor.index] = 0.0f;
       }
       above += __popc(above_ballot);
       equal += __popc(equal_ballot);
@@ -337,6 +375,12 @@ Work divide(const TopK& task, const TopKPlan& plan, std::byte* workspace) {
   };
   return {.residual = task.residual,
           .gradient = task.gradient,
+          .sums = task.sums,
+          .scale = task.scale,
+          .velocity = task.velocity,
+          .next_velocity = task.next_velocity,
+          .momentum = task.momentum,
+          .non_finite = task.non_finite,
           .count = static_cast<std::uint32_t>(task.count),
           .k = static_cast<std::uint32_t>(task.k),
           .indices = task.indices,
@@ -352,33 +396,38 @@ Work divide(const TopK& task, const TopKPlan& plan, std::byte* workspace) {
           .equal = at(plan.equal)};
 }
 
-bool is_aligned(const void* pointer) {
-  return access::is_aligned(reinterpret_cast<std::uintptr_t>(pointer), access::kBytes);
-}
-
-}  // namespace
-
-std::size_t top_k_workspace_bytes(std::size_t count) { return plan_top_k(count).bytes; }
-
-void launch_top_k(const TopK& task, std::span<std::byte> workspace, void* cuda_stream) {
-  check_top_k(task.count, task.k);
-  check(workspace.size() >= top_k_workspace_bytes(task.count), "top-k needs a larger workspace");
-  check(is_aligned(task.residual) && is_aligned(task.gradient) && is_aligned(workspace.data()),
-        "residual, gradient and workspace of top-k must be aligned to 16 bytes");
-  if (task.count == 0) return;
-  const auto stream = static_cast<cudaStream_t>(cuda_stream);
-  const TopKPlan plan = plan_top_k(task.count);
-  const Work work = divide(task, plan, workspace.data());
-  require_cuda(cudaMemsetAsync(work.counters, 0, sizeof(TopKCounters), stream), "cudaMemsetAsync");
-  gpu::launch("top-k: add", accumulate, kThreads, access::ceil_divide(task.count, kThreads * 8),
-              stream, work);
-  if (task.k == 0) return;
-  const std::size_t blocks = access::ceil_divide(plan.sections, kThreads / kWarp);
+/// Enqueues all launches after the fold.
+void launch_selection(const Work& work, std::size_t blocks, cudaStream_t stream) {
   gpu::launch("top-k: collect", collect, kThreads, blocks, stream, work);
   gpu::launch("top-k: second digit", refine<1>, kThreads, blocks, stream, work);
   gpu::launch("top-k: third digit", refine<2>, kThreads, blocks, stream, work);
   gpu::launch("top-k: count", count_selected, kThreads, blocks, stream, work);
   gpu::launch("top-k: take", take_selected, kThreads, blocks, stream, work);
+}
+
+}  // namespace
+
+void launch_top_k(const TopK& task, std::span<std::byte> workspace, void* cuda_stream) {
+  check_top_k(task, workspace);
+  if (task.count == 0) return;
+  const auto stream = static_cast<cudaStream_t>(cuda_stream);
+  const TopKPlan plan = plan_top_k(task.count);
+  const Work work = divide(task, plan, workspace.data());
+  if (task.k != 0) {
+    require_cuda(cudaMemsetAsync(work.counters, 0, sizeof(TopKCounters), stream),
+                 "cudaMemsetAsync");
+  }
+  gpu::launch("top-k: fold", task.velocity == nullptr ? accumulate<false> : accumulate<true>,
+              kThreads, access::ceil_divide(task.count, kThreads * 8), stream, work);
+  if (task.k == 0) return;
+  launch_selection(work, access::ceil_divide(plan.sections, kThreads / kWarp), stream);
+}
+
+void load_top_k() {
+  for (const auto fold : {accumulate<false>, accumulate<true>}) {
+    gpu::launch("top-k: fold", fold, kThreads, 0, nullptr, Work{});
+  }
+  launch_selection({}, 0, nullptr);
 }
 
 }  // namespace kolo

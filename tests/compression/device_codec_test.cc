@@ -1,0 +1,157 @@
+// Compares compressed buckets in the memory of stand-in devices, bit for bit, with those in host
+// memory: results, residuals, velocities, and what is saved.
+
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "comm/base/error.h"
+#include "tests/compression/compressed_cases.h"
+
+namespace kolo::test {
+namespace {
+
+/// Two jobs with equal steps.
+class TwoMemories {
+ public:
+  TwoMemories(const std::vector<int>& nodes, const SparseOptions& options, std::uint64_t seed = 1)
+      : host(nodes, options, Placement::kUser, seed),
+        device(nodes, options, Placement::kUser, seed, MemoryKind::kDevice) {}
+
+  /// Runs a step in both. Returns whether it was accepted.
+  bool step(const std::vector<Tensors>& gradients) {
+    const bool accepted = host.step(gradients);
+    EXPECT_EQ(device.step(gradients), accepted);
+    expect_equal(accepted);
+    return accepted;
+  }
+
+  void expect_equal(bool has_results) {
+    EXPECT_EQ(residual_bits(device), residual_bits(host));
+    for (int rank = 0; rank < host.size(); ++rank) {
+      const GradientCodecStats& here = host.codec(rank).stats();
+      const GradientCodecStats& there = device.codec(rank).stats();
+      EXPECT_EQ(there.k, here.k);
+      EXPECT_EQ(there.kept_pairs, here.kept_pairs);
+      EXPECT_EQ(there.payload_bytes, here.payload_bytes);
+      EXPECT_EQ(there.skipped, here.skipped);
+      EXPECT_EQ(device.codec(rank).residual_norm(0), host.codec(rank).residual_norm(0));
+      if (!has_results) continue;
+      EXPECT_EQ(bits_of(device.rank(rank).results()), bits_of(host.rank(rank).results()));
+    }
+  }
+
+  CompressedJob host, device;
+};
+
+const std::vector<std::vector<int>> kShapes = {{1},       {2},    {3},       {8},       {1, 1},
+                                               {2, 2},    {4, 4}, {3, 1},    {1, 1, 1}, {2, 2, 2},
+                                               {3, 2, 1}, {4},    {2, 3, 3}, {3, 3}};
+
+SparseOptions next_options(std::mt19937& random) {
+  SparseOptions options = any_options(random);
+  if (random() % 2 == 0) options.momentum = MomentumCorrection{.momentum = 0.75f};
+  if (random() % 3 == 0) {
+    options.warm_up = {.dense_steps = 1, .ramp = {0.7}, .steps_per_density = 1};
+  }
+  options.feedback = random() % 5 != 0;
+  return options;
+}
+
+TEST_F(GradientCodecTest, DeviceMemoryGivesTheBitsOfHostMemoryForAllShapes) {
+  for (int round = 0; round < 4; ++round) {
+    for (const std::vector<int>& nodes : kShapes) {
+      const SparseOptions options = next_options(random_);
+      SCOPED_TRACE(text(options, nodes));
+      TwoMemories jobs(nodes, options, random_());
+      for (int step = 0; step < 4; ++step) {
+        if (step == 3) {
+          for (int rank = 0; rank < jobs.host.size(); ++rank) {
+            jobs.host.codec(rank).flush_next();
+            jobs.device.codec(rank).flush_next();
+          }
+        }
+        ASSERT_TRUE(jobs.step(gradients_of(random_, options, jobs.host.size(), normal)));
+      }
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST_F(GradientCodecTest, ABadNumberOnADeviceLeavesEveryResidualAsItWas) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (const std::vector<int>& nodes : {std::vector<int>{1}, {2}, {2, 2}, {2, 2, 2}, {3, 1}}) {
+      SparseOptions options = options_of({700, 90}, 0.1);
+      options.momentum = MomentumCorrection{};
+      options.warm_up.dense_steps = 1;
+      TwoMemories jobs(nodes, options);
+      for (int step = 0; step < 4; ++step) {  // dense and sparse, good and bad
+        SCOPED_TRACE(shape_text(nodes) + ", step " + std::to_string(step));
+        auto gradients = gradients_of(random_, options, jobs.host.size(), normal);
+        const bool is_good = step % 2 == 1;
+        if (!is_good) gradients.back()[0][random_() % 700] = bad;
+        const auto before = residual_bits(jobs.device);
+        ASSERT_EQ(jobs.step(gradients), is_good);
+        if (is_good) {
+          EXPECT_NE(residual_bits(jobs.device), before);
+        } else {
+          EXPECT_EQ(residual_bits(jobs.device), before);
+        }
+      }
+    }
+  }
+}
+
+// A state saved in one memory goes on in the other.
+TEST_F(GradientCodecTest, StatesMoveBetweenDeviceAndHostMemory) {
+  for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
+    SparseOptions options = options_of({900, 300}, 0.05);
+    options.momentum = MomentumCorrection{};
+    TwoMemories first(nodes, options), second(nodes, options);
+    ASSERT_TRUE(first.step(gradients_of(random_, options, first.host.size(), normal)));
+    for (int rank = 0; rank < first.host.size(); ++rank) {
+      second.device.codec(rank).load(first.host.codec(rank).save());
+      second.host.codec(rank).load(first.device.codec(rank).save());
+    }
+    second.expect_equal(false);
+    EXPECT_EQ(residual_bits(second.device), residual_bits(first.device));
+    EXPECT_GT(second.device.codec(0).residual_norm(0), 0.0);
+    ASSERT_TRUE(second.step(gradients_of(random_, options, first.host.size(), normal)));
+    for (int rank = 0; rank < first.host.size(); ++rank) second.device.codec(rank).drop_residuals();
+    EXPECT_EQ(second.device.codec(0).residual_norm(0), 0.0);
+  }
+}
+
+TEST_F(GradientCodecTest, StatesOfDevicesGoOnAmongOtherRanks) {
+  SparseOptions options = options_of({900, 300}, 0.05);
+  options.momentum = MomentumCorrection{};
+  TwoMemories former({2, 2}, options), later({3}, options);
+  ASSERT_TRUE(former.step(gradients_of(random_, options, 4, normal)));
+  for (CompressedJob* const job : {&later.host, &later.device}) {
+    CompressedJob& source = job == &later.host ? former.host : former.device;
+    std::vector<FeedbackState> states;
+    for (int rank = 0; rank < 4; ++rank) states.push_back(source.codec(rank).save());
+    for (int rank = 0; rank < 3; ++rank) {
+      job->codec(rank).load(remap(states, job->codec(rank).share(0.75)));
+    }
+  }
+  later.expect_equal(false);
+  ASSERT_TRUE(later.step(gradients_of(random_, options, 3, normal)));
+}
+
+TEST_F(GradientCodecTest, OtherMethodsRefuseDeviceMemory) {
+  for (const CompressionMethod* const method : coded_methods()) {
+    if (method->on_device) continue;
+    SparseOptions options = options_of({900}, 0.05);
+    options.method = method;
+    SeededHostDevice device(1);
+    options.device = std::make_shared<FeedbackStream>(device);
+    EXPECT_THROW(method->make_codec(0, ProcessGrid::with_node_sizes({1}), options), UsageError)
+        << method->name;
+  }
+}
+
+}  // namespace
+}  // namespace kolo::test
