@@ -266,7 +266,8 @@ void ErrorFeedback::set_to_zero(std::span<float> numbers) {
 double ErrorFeedback::norm(std::span<const float> numbers) const {
   const std::vector<float> copy = device_ ? copy_of(numbers) : std::vector<float>();
   double squares = 0;
-  for (const float value : device_ ? std::span(copy) : numbers) squares += double{value} * double{value};
+  for (const float value : device_ ? std::span(copy) : numbers)
+    squares += double{value} * double{value};
   return std::sqrt(squares);
 }
 

@@ -73,15 +73,17 @@ GradientSet Group::register_gradients(std::string_view name, std::vector<Gradien
                                       GradientOptions options) {
   if (!options.wire_dtype) options.wire_dtype = state_->options().wire_dtype;
   if (options.compression.empty()) options.compression = state_->options().compression;
+  std::vector<CompressionDecision> unfollowed;
   state_->within_group([&] {
     check(!name.empty(), "a gradient set needs a name");
     complete(gradients);
     check_gradients(gradients, options);
-    resolve_compression(gradients, CompressionRules::parse(options.compression));
+    unfollowed = resolve_compression(gradients, CompressionRules::parse(options.compression));
     check_compression(gradients, options);
     if (state_->options().reproducible) check_reproducible(gradients);
   });
   CompressionChoices choices = choose_compression(gradients, state_->grid(), state_->costs());
+  choices.decisions.insert(choices.decisions.end(), unfollowed.begin(), unfollowed.end());
   for (const CompressionDecision& decision : choices.decisions) {
     if (rank() == 0) log::info("compression: " + to_string(decision));
   }

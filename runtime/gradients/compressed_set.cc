@@ -18,43 +18,56 @@
 namespace kolo {
 namespace {
 
-double norm(const BufferView& tensor) {
-  double squares = 0;
-  for (const float value : std::span(static_cast<const float*>(tensor.data), tensor.count)) {
-    squares += double{value} * double{value};
-  }
-  return std::sqrt(squares);
-}
+/// What all compressed buckets of a set have in common.
+struct SetParts {
+  std::span<const GradientSpec> gradients;
+  std::span<const BufferView> views;
+  std::span<const Event* const> ready;
+  ReduceOp op;
+  std::shared_ptr<FeedbackStream> on_device;  // null without gradients in device memory
+};
 
 /// Compiles both schedules and adds them as bucket `index` of `owner`.
-CompressedBucket add_compressed(const CompressedTensors& tensors,
-                                std::span<const GradientSpec> gradients,
-                                std::span<const BufferView> views, ReduceOp op, BucketOwner& owner,
-                                std::size_t index, const PlanContext& context) {
+CompressedBucket add_compressed(const CompressedTensors& tensors, const SetParts& set,
+                                BucketOwner& owner, std::size_t index, const PlanContext& context) {
   const int rank = context.transport.rank();
-  const SparseOptions options = sparse_options(tensors);
-  const PlannedBucket planned = planned_bucket(tensors, op);
+  const bool on_device = tensors.memory == MemoryKind::kDevice;
+  SparseOptions options = sparse_options(tensors);
+  if (on_device) options.device = set.on_device;
+  const PlannedBucket planned = planned_bucket(tensors, set.op);
   std::vector<Segment> segments;
+  std::vector<const Event*> inputs;
   for (const PlannedSegment& segment : planned.segments) {
-    segments.push_back({.data = views[segment.gradient].data,
+    segments.push_back({.data = set.views[segment.gradient].data,
                         .dtype = DType::kFloat32,
                         .count = segment.count,
                         .offset = segment.offset});
+    if (on_device) inputs.push_back(set.ready[segment.gradient]);
   }
   CompressedBucket result{.tensors = tensors,
-                          .name = tensors.name(gradients),
+                          .name = tensors.name(set.gradients),
                           .planned = planned,
                           .codec = options.method->make_codec(rank, context.grid, options)};
-  const PlanInputs inputs = context.inputs();
+  const PlanInputs plan_inputs = context.inputs();
+  const CompileOptions device =
+      on_device ? compile_options(MemoryKind::kDevice, plan_inputs) : CompileOptions{};
   const auto add = [&](auto compile, std::string_view kind) {
     const std::string text = fmt::format("{} step of {}", kind, result.name);
-    BucketPlan plan = plan_bucket(
-        {.name = text,
-         .layout = planned.layout,
-         .spec = CollectiveSpec::all_reduce(context.grid.world_size()),
-         .compile = [&](int each) { return compile(each, planned.layout, context.grid, options); }},
-        inputs);
-    plan.binding.packer = std::make_shared<SegmentPacker>(DType::kFloat32, segments);
+    BucketPlan plan =
+        plan_bucket({.name = text,
+                     .layout = planned.layout,
+                     .spec = CollectiveSpec::all_reduce(context.grid.world_size()),
+                     .compile =
+                         [&](int each) {
+                           return compile(each, planned.layout, context.grid, options, device);
+                         }},
+                    plan_inputs);
+    if (on_device) {
+      plan.binding.stream_packer = make_device_packer(context, plan.schedule, segments);
+      plan.binding.inputs = inputs;
+    } else {
+      plan.binding.packer = std::make_shared<SegmentPacker>(DType::kFloat32, segments);
+    }
     plan.binding.codec = result.codec;
     return context.buckets.add(std::move(plan), owner, index, text);
   };
@@ -65,23 +78,42 @@ CompressedBucket add_compressed(const CompressedTensors& tensors,
 
 }  // namespace
 
+CompressedSet::DeviceCheck::DeviceCheck(std::shared_ptr<FeedbackStream> its_stream)
+    : on(std::move(its_stream)), flag(on->device), ended(on->device.make_event()) {}
+
 void CompressedSet::plan(std::span<const GradientSpec> gradients, std::span<const BufferView> views,
-                         ReduceOp op, BucketOwner& owner, const PlanContext& context,
-                         std::size_t step) {
+                         std::span<const Event* const> ready, ReduceOp op, BucketOwner& owner,
+                         const PlanContext& context, std::size_t step) {
   has_.resize(gradients.size());
+  const bool has_any = std::ranges::any_of(
+      gradients, [](const GradientSpec& each) { return !each.compression.empty(); });
+  const bool on_device = std::ranges::any_of(
+      gradients, [](const GradientSpec& each) { return each.memory == MemoryKind::kDevice; });
+  if (has_any && on_device && device_check_ == nullptr) {
+    device_check_ =
+        std::make_unique<DeviceCheck>(std::make_shared<FeedbackStream>(context.streams->device()));
+  }
+  const SetParts set{.gradients = gradients,
+                     .views = views,
+                     .ready = ready,
+                     .op = op,
+                     .on_device = device_check_ ? device_check_->on : nullptr};
   std::vector<GradientSpec> others(gradients.begin(), gradients.end());
   for (std::size_t i = 0; i < others.size(); ++i) {
     if (has_[i]) others[i].compression.clear();
   }
   for (const CompressedTensors& tensors : plan_compressed(others)) {
     for (const std::size_t gradient : tensors.gradients) has_[gradient] = true;
-    buckets_.push_back(
-        add_compressed(tensors, gradients, views, op, owner, kFirst + buckets_.size(), context));
+    buckets_.push_back(add_compressed(tensors, set, owner, kFirst + buckets_.size(), context));
     buckets_.back().predicted_us = predict_sparse_us(tensors, context.grid, context.costs);
     buckets_.back().codec->set_step(step);
   }
   views_.assign(views.begin(), views.end());
-  if (step == 0) find_others();  // Otherwise wait until the current dense iteration ends.
+}
+
+void CompressedSet::placed(std::span<const BufferView> views) {
+  views_.assign(views.begin(), views.end());
+  find_others();
 }
 
 void CompressedSet::find_others() {
@@ -122,7 +154,22 @@ bool CompressedSet::is_finite() const {
   return buckets_.empty() ||
          (std::ranges::all_of(buckets_,
                               [](const auto& bucket) { return bucket.codec->finite(); }) &&
-          std::ranges::all_of(others_, all_finite));
+          std::ranges::all_of(others_, all_finite) && are_others_finite_on_device());
+}
+
+bool CompressedSet::are_others_finite_on_device() const {
+  if (!device_check_) return true;
+  auto& [on, flag, ended] = *device_check_;
+  std::uint32_t* const raised = flag.begin(*on->stream);
+  for (const BufferView& tensor : others_) {
+    if (tensor.memory != MemoryKind::kDevice || !is_float(tensor.dtype)) continue;
+    on->device.kernels().find_non_finite(*on->stream, tensor.dtype, tensor.data, tensor.count,
+                                         raised);
+  }
+  flag.end(*on->stream);
+  on->stream->record(*ended);
+  on->device.finish(*ended);
+  return !flag.is_raised();
 }
 
 void CompressedSet::end_step(bool accepted) {
@@ -161,7 +208,9 @@ std::vector<CompressionStats> CompressedSet::stats() const {
     double gradient = 0;
     for (std::size_t i = 0; i < bucket.tensors.gradients.size(); ++i) {
       residual = std::hypot(residual, bucket.codec->residual_norm(i));
-      gradient = std::hypot(gradient, norm(views_[bucket.tensors.gradients[i]]));
+      const BufferView& view = views_[bucket.tensors.gradients[i]];
+      gradient = std::hypot(gradient,
+                            bucket.codec->norm({static_cast<const float*>(view.data), view.count}));
     }
     const auto elements = static_cast<double>(bucket.tensors.count);
     result.push_back({.tensors = bucket.name,

@@ -46,10 +46,15 @@ class CompressedSet {
   static constexpr std::size_t kFirst = std::size_t{1} << 32;
 
   /// Plans compressed buckets for the gradients that have a `compression` and no compressed bucket
-  /// yet. The new buckets begin with step number `step`; `views` are the memory of all gradients.
-  /// Called between iterations, or as the last part of an iteration.
-  void plan(std::span<const GradientSpec> gradients, std::span<const BufferView> views, ReduceOp op,
-            BucketOwner& owner, const PlanContext& context, std::size_t step = 0);
+  /// yet. The new buckets begin with step number `step`; `views` are the memory of all gradients,
+  /// and `ready` their events, null in host memory. Called between iterations, or as the last part
+  /// of an iteration.
+  void plan(std::span<const GradientSpec> gradients, std::span<const BufferView> views,
+            std::span<const Event* const> ready, ReduceOp op, BucketOwner& owner,
+            const PlanContext& context, std::size_t step = 0);
+
+  /// Sets the memory of all gradients again, once dense gradients in device memory have theirs.
+  void placed(std::span<const BufferView> views);
 
   /// Returns the number of buckets that an iteration runs.
   std::size_t size() const { return buckets_.size(); }
@@ -71,8 +76,9 @@ class CompressedSet {
   void append_to(Plan& plan) const;
 
   /// Returns whether all numbers that ranks sent in this iteration, compressed or dense, were
-  /// finite. Called after all buckets of the iteration. Threads: the user's, without the lock of
-  /// the iterations. Cost: one read of the dense gradients; nothing without compressed buckets.
+  /// finite. Called after all buckets of the iteration are finished. Threads: the user's, without
+  /// the lock of the iterations. Cost: one read of the dense gradients, for which it waits if they
+  /// are in device memory; nothing without compressed buckets.
   bool is_finite() const;
   /// Called after `is_finite`. Accepts the step in all compressed buckets that ran, or discards it.
   void end_step(bool accepted);
@@ -96,14 +102,25 @@ class CompressedSet {
   double drop_residuals();
 
  private:
+  /// The check of dense gradients in device memory.
+  struct DeviceCheck {
+    explicit DeviceCheck(std::shared_ptr<FeedbackStream> its_stream);
+
+    std::shared_ptr<FeedbackStream> on;
+    DeviceFlag flag;
+    std::unique_ptr<Event> ended;
+  };
+
   void find_others();
+  bool are_others_finite_on_device() const;
   /// Returns the compressed bucket of a gradient; null if the gradient is sent dense.
   const CompressedBucket* bucket_of(std::size_t gradient) const;
 
   std::vector<CompressedBucket> buckets_;
-  std::vector<bool> has_;           // by gradient: whether it is compressed
-  std::vector<BufferView> views_;   // memory of all gradients
-  std::vector<BufferView> others_;  // memory of gradients in dense buckets
+  std::vector<bool> has_;                      // by gradient: whether it is compressed
+  std::vector<BufferView> views_;              // memory of all gradients
+  std::vector<BufferView> others_;             // memory of gradients in dense buckets
+  std::unique_ptr<DeviceCheck> device_check_;  // null without gradients in device memory
 };
 
 }  // namespace kolo

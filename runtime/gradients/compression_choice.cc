@@ -85,18 +85,21 @@ std::string CompressedTensors::name(std::span<const GradientSpec> all) const {
 
 std::vector<CompressedTensors> plan_compressed(std::span<const GradientSpec> gradients) {
   // The backward pass computes the last registered gradient first.
-  std::map<std::string, std::vector<std::size_t>> by_spec;
+  std::map<std::pair<MemoryKind, std::string>, std::vector<std::size_t>> by_kind;
   for (std::size_t i = gradients.size(); i-- > 0;) {
-    if (!gradients[i].compression.empty()) by_spec[gradients[i].compression].push_back(i);
+    const GradientSpec& each = gradients[i];
+    if (!each.compression.empty()) by_kind[{each.memory, each.compression}].push_back(i);
   }
   std::vector<CompressedTensors> groups;
-  for (const auto& [text, indices] : by_spec) {
+  for (const auto& [kind, indices] : by_kind) {
+    const auto& [memory, text] = kind;
     const CompressionSpec spec = CompressionSpec::parse(text);
     std::vector<std::size_t> counts;
     for (const std::size_t i : indices) counts.push_back(gradients[i].count());
     for (const auto& part : compressed_buckets(counts, spec.method->bucket_elements)) {
       CompressedTensors& tensors = groups.emplace_back();
       tensors.spec = spec;
+      tensors.memory = memory;
       for (const std::size_t place : part) {
         const GradientSpec& gradient = gradients[indices[place]];
         tensors.gradients.push_back(indices[place]);
@@ -131,7 +134,10 @@ SparseOptions sparse_options(const CompressedTensors& tensors) {
 PlannedBucket planned_bucket(const CompressedTensors& tensors, ReduceOp op) {
   const SparseOptions options = sparse_options(tensors);
   const std::vector<std::size_t> offsets = tensor_offsets(options);
-  PlannedBucket bucket{.layout = sparse_bucket(options, op, Placement::kUser), .segments = {}};
+  PlannedBucket bucket{.layout = tensors.memory == MemoryKind::kDevice
+                                     ? sparse_device_bucket(options, op)
+                                     : sparse_bucket(options, op, Placement::kUser),
+                       .segments = {}};
   for (std::size_t i = 0; i < offsets.size(); ++i) {
     bucket.segments.push_back({.gradient = tensors.gradients[i],
                                .offset = offsets[i],

@@ -22,14 +22,15 @@ struct CompressedTensors {
   std::vector<std::size_t> gradients;   ///< In the expected order of readiness.
   std::vector<FeedbackTensor> tensors;  ///< Names and sizes of `gradients`.
   CompressionSpec spec;
+  MemoryKind memory = MemoryKind::kHost;
   std::size_t count = 0;  ///< Elements.
 
   /// Returns a name for display: "'fc1.weight' and 3 more".
   std::string name(std::span<const GradientSpec> all) const;
 };
 
-/// Divides the gradients whose `compression` is not empty into compressed buckets, by spec and
-/// size. `fusion_bytes` has no influence. Pure; equal on all ranks.
+/// Divides the gradients whose `compression` is not empty into compressed buckets, by memory, spec
+/// and size. `fusion_bytes` has no influence. Pure; equal on all ranks.
 std::vector<CompressedTensors> plan_compressed(std::span<const GradientSpec> gradients);
 
 /// Returns options for schedules and codec of a compressed bucket; an open route is kPairwise.

@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "comm/base/check.h"
 #include "comm/base/error.h"
@@ -21,8 +23,39 @@ CompressionSpec spec_of(const GradientSpec& gradient, const CompressionRules& ru
   }
 }
 
-bool can_be_coded(const GradientSpec& gradient) {
-  return gradient.element_type() == DType::kFloat32 && gradient.memory == MemoryKind::kHost;
+/// Returns why a gradient does not follow the spec `asked`; empty if it does. `spec` is what
+/// applies to a tensor of its shape.
+std::string obstacle(const GradientSpec& gradient, const CompressionSpec& asked,
+                     const CompressionSpec& spec) {
+  if (asked.method->wire) {
+    return is_float(gradient.element_type()) ? "" : "it is for floating-point gradients";
+  }
+  if (gradient.element_type() != DType::kFloat32) return "it is for float32 gradients";
+  const bool on_device = gradient.memory == MemoryKind::kDevice;
+  if (on_device && !asked.method->on_device && !asked.is_open()) {
+    return "it is for gradients in host memory, and these are in device memory";
+  }
+  return spec.may_be_coded() ? "" : "small tensors and those of one dimension are sent dense";
+}
+
+/// The gradients for which one spec was asked.
+struct Asked {
+  std::vector<std::size_t> gradients;
+  std::set<std::string> obstacles;
+  bool is_followed = false;
+};
+
+CompressionDecision dense_decision(const std::string& spec, const Asked& asked,
+                                   const std::vector<GradientSpec>& gradients) {
+  CompressionDecision decision{
+      .tensors = fmt::format("'{}'", gradients[asked.gradients.front()].name), .path = "dense"};
+  if (asked.gradients.size() > 1) {
+    decision.tensors += fmt::format(" and {} more", asked.gradients.size() - 1);
+  }
+  for (const std::size_t i : asked.gradients) decision.elements += gradients[i].count();
+  decision.reason =
+      fmt::format("no gradient follows {}: {}", spec, fmt::join(asked.obstacles, "; "));
+  return decision;
 }
 
 /// Returns a text for display: the compression of a gradient, its wire dtype or "dense".
@@ -33,15 +66,29 @@ std::string way_of(const GradientSpec& gradient) {
 
 }  // namespace
 
-void resolve_compression(std::vector<GradientSpec>& gradients, const CompressionRules& rules) {
-  for (GradientSpec& gradient : gradients) {
-    const CompressionSpec spec = spec_of(gradient, rules).for_tensor(gradient.shape);
+std::vector<CompressionDecision> resolve_compression(std::vector<GradientSpec>& gradients,
+                                                     const CompressionRules& rules) {
+  std::map<std::string, Asked> all;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    GradientSpec& gradient = gradients[i];
+    const CompressionSpec asked = spec_of(gradient, rules);
+    const CompressionSpec spec = asked.for_tensor(gradient.shape);
+    const std::string why = obstacle(gradient, asked, spec);
     if (spec.method->wire && is_float(gradient.element_type())) {
       gradient.wire_dtype = spec.method->wire;
     }
-    const bool is_coded = spec.may_be_coded() && can_be_coded(gradient);
-    gradient.compression = is_coded ? spec.to_string() : std::string();
+    gradient.compression = spec.may_be_coded() && why.empty() ? spec.to_string() : std::string();
+    if (asked.method == &methods::none) continue;
+    Asked& same = all[asked.to_string()];
+    same.gradients.push_back(i);
+    if (!why.empty()) same.obstacles.insert(why);
+    same.is_followed |= why.empty();
   }
+  std::vector<CompressionDecision> decisions;
+  for (const auto& [spec, asked] : all) {
+    if (!asked.is_followed) decisions.push_back(dense_decision(spec, asked, gradients));
+  }
+  return decisions;
 }
 
 void check_compression(const std::vector<GradientSpec>& gradients, const GradientOptions& options) {

@@ -5,17 +5,21 @@
 
 #include "compression/compression_spec.h"
 #include "fusion/gradient.h"
+#include "runtime/options/plan_summary.h"
 
 namespace kolo {
 
 /// Decides how each gradient is sent, and writes the decision to its spec: a 16-bit compression
 /// becomes the wire dtype; a compression that may be sparse remains as text for the plan. Biases,
-/// other small tensors and gradients that are not float32 in host memory are sent dense, whatever
-/// the rules say.
+/// other small tensors and gradients that are not float32 are sent dense, whatever the rules say;
+/// so are gradients in device memory whose method is for host memory.
+///
+/// Returns the specs that no gradient follows, with the reasons, for the summary of the plan.
 ///
 /// Threads: pure; any. Errors: KoloError(kConfig) that names the gradient, if its own spec cannot
 ///          be parsed.
-void resolve_compression(std::vector<GradientSpec>& gradients, const CompressionRules& rules);
+std::vector<CompressionDecision> resolve_compression(std::vector<GradientSpec>& gradients,
+                                                     const CompressionRules& rules);
 
 /// Throws UsageError, which names the gradient, if a gradient with a `compression` is not summed or
 /// averaged, or is not divided by the number of all ranks.

@@ -112,7 +112,9 @@ bool GradientIterations::wait(std::chrono::milliseconds timeout, ProgressEngine*
 bool GradientIterations::wait(std::chrono::milliseconds timeout, NativeStream stream,
                               ProgressEngine* progress_engine) {
   check(events_.has_device(), "wait() on a stream is for gradients in device memory");
-  if (!wait_until_all(enqueued_, timeout, progress_engine)) return false;
+  if (!wait_until_all(compressed_.size() > 0 ? finished_ : enqueued_, timeout, progress_engine)) {
+    return false;
+  }
   events_.await_all(stream);
   return true;
 }
@@ -260,7 +262,7 @@ std::string GradientIterations::names_of(const std::vector<std::size_t>& gradien
 
 bool GradientIterations::all_enqueued() const {
   const MutexLock lock(mutex_);
-  return enqueued_ >= target_;
+  return (compressed_.size() > 0 ? finished_ : enqueued_) >= target_;
 }
 
 bool GradientIterations::in_flight() const {

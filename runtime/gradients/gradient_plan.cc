@@ -99,7 +99,7 @@ std::uint64_t fingerprint(const Plan& plan) {
 }
 
 /// Assigns permanent memory to gradients in host memory: the caller's, the arena's or the set's.
-/// Gradients in device memory get memory when their buckets are added.
+/// Dense gradients in device memory get memory when their buckets are added.
 void place_gradients(GradientSetState& set, const PlanContext& context) {
   const auto& gradients = set.travelling();
   const ArenaPlaces places = place_in_arena(gradients, planner_options(set, context));
@@ -115,10 +115,32 @@ void place_gradients(GradientSetState& set, const PlanContext& context) {
       view.data = arena.data() + *region + *places.offset_of[i];
     } else if (!view.data && view.memory == MemoryKind::kHost) {
       view.data = set.allocate(view.bytes());
+    } else if (!view.data && !gradient.compression.empty()) {
+      view.data = set.allocate_on_device(view.bytes());
     }
     views.push_back(view);
   }
   set.placed(std::move(views), places.offset_of, region, context.grid.world_size());
+}
+
+/// Decides which compressed buckets in device memory are possible. Errors: UsageError for device
+/// memory without a device.
+void settle_on_device(GradientSetState& set, const PlanContext& context) {
+  const bool has_any = std::ranges::any_of(set.travelling(), [](const GradientSpec& each) {
+    return each.memory == MemoryKind::kDevice && !each.compression.empty();
+  });
+  if (!has_any) return;
+  const PlanInputs inputs = context.inputs();
+  set.settle_on_device(context.grid, compile_options(MemoryKind::kDevice, inputs).native_in_nodes);
+}
+
+void plan_compressed_set(GradientSetState& set, const PlanContext& context, std::size_t step = 0) {
+  std::vector<const Event*> ready;
+  for (std::size_t i = 0; i < set.gradients().size(); ++i) {
+    const bool on_device = set.gradients()[i].memory == MemoryKind::kDevice;
+    ready.push_back(on_device ? &set.ready_event(i) : nullptr);
+  }
+  set.compressed().plan(set.travelling(), set.views(), ready, set.options().op, set, context, step);
 }
 
 std::shared_ptr<WirePacker> make_wire_packer(const PlannedBucket& bucket,
@@ -202,19 +224,20 @@ void install(GradientSetState& set, const PlanContext& context, Draft draft) {
 }  // namespace
 
 void plan_gradients(GradientSetState& set, const PlanContext& context) {
+  settle_on_device(set, context);
   // Compiles first, so that an algorithm that does not fit leaves nothing allocated.
   Draft planned = draft(set, context);
   if (context.streams != nullptr) set.attach(context.streams->device());
   place_gradients(set, context);
-  set.compressed().plan(set.travelling(), set.views(), set.options().op, set, context);
+  plan_compressed_set(set, context);
   install(set, context, std::move(planned));
+  set.compressed().placed(set.views());
 }
 
 void replan_gradients(GradientSetState& set, const PlanContext& context) {
   const std::vector<BucketId> former = set.buckets();
   Draft planned = draft(set, context);
-  set.compressed().plan(set.travelling(), set.views(), set.options().op, set, context,
-                        kMeasuredIterations);
+  plan_compressed_set(set, context, kMeasuredIterations);
   install(set, context, std::move(planned));
   for (BucketId id : former) context.buckets.remove(id);
 }

@@ -100,6 +100,9 @@ class GradientSetState final : public BucketOwner {
   /// must outlive them. When all buckets of the last one are over, the engine's thread calls
   /// `cast_vote`.
   void measure_dense_steps(const Clock& clock, std::function<void()> cast_vote);
+  /// Sends gradients in device memory dense that cannot be compressed on these nodes; a decision
+  /// says why. Called before the set is planned.
+  void settle_on_device(const ProcessGrid& grid, bool native_in_nodes);
   /// Makes the open decisions. Returns whether the set must be planned again.
   bool settle(const DenseSteps& measured, const ProcessGrid& grid, const LinkCosts& costs);
   const std::vector<CompressionDecision>& decisions() const { return choices_.decisions; }
@@ -107,7 +110,10 @@ class GradientSetState final : public BucketOwner {
   void fail(const Error& error) noexcept;
 
   void bucket_started(std::size_t index) override { iterations_.bucket_started(index); }
-  void bucket_enqueued(std::size_t) override { iterations_.bucket_enqueued(); }
+  void bucket_enqueued(std::size_t index) override {
+    // A compressed bucket counts when it is finished, because `wait` then ends its step.
+    if (index < CompressedSet::kFirst) iterations_.bucket_enqueued();
+  }
   void bucket_finished(std::size_t index) override;
   void bucket_abandoned(std::size_t) override { iterations_.bucket_abandoned(); }
   void bucket_rejected(const Error& error) override { fail(error); }

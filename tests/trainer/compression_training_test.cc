@@ -247,18 +247,25 @@ TEST(CompressionRulesTest, AutoOfAGptLeavesEmbeddingsAlone) {
   EXPECT_EQ(elements("sgd") - elements("adamw"), 256u * 64u);
 }
 
-// Without this check, a job on a GPU would be dense but report top-k.
-TEST(CompressionRulesTest, TopKOnAGpuIsRefused) {
-  for (const char* rules : {"topk(0.01)", "*.bias=none,*=topk(0.01)", "int8"}) {
-    EXPECT_THAT(
-        error_of([&] { require_device_compression({.device = "cuda", .compression = rules}); },
-                 ErrorCode::kConfig),
-        HasSubstr("where they would be sent dense"));
-    require_device_compression({.device = "cpu", .compression = rules});
+// Without these checks, a job on a GPU would be dense but report a codec, or would train wrongly.
+TEST(CompressionRulesTest, OnAGpuTopKTrainsAndTheRestIsRefused) {
+  Config config;
+  const auto refusal = [&](const char* rules) {
+    require_device_compression(config, {.device = "cpu", .compression = rules});
+    return error_of(
+        [&] { require_device_compression(config, {.device = "cuda", .compression = rules}); },
+        ErrorCode::kConfig);
+  };
+  for (const char* rules : {"int8", "*.bias=none,*=powersgd"}) {
+    EXPECT_THAT(refusal(rules), HasSubstr("where they would be sent dense"));
   }
-  for (const char* rules : {"none", "fp16", "auto"}) {
-    require_device_compression({.device = "cuda:1", .compression = rules});
+  EXPECT_THAT(refusal("topk(0.01,dgc)"), HasSubstr("leave dgc out"));
+  for (const char* rules : {"none", "fp16", "auto", "topk(0.01)", "*.bias=none,*=topk(0.01)"}) {
+    require_device_compression(config, {.device = "cuda:1", .compression = rules});
   }
+  config.precision = "float16";
+  EXPECT_THAT(refusal("topk(0.01)"), HasSubstr("loss scale"));
+  require_device_compression(config, {.device = "cuda", .compression = "fp16"});
 }
 
 }  // namespace

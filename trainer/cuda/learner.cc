@@ -210,7 +210,9 @@ class CudaLearner final : public Learner, private Stateful {
 
   std::size_t parameter_count() const override { return model_->parameters().element_count(); }
   PlanSummary plan() const override { return gradients_.plan(); }
-  std::vector<CompressionStats> compression_stats() const override { return {}; }
+  std::vector<CompressionStats> compression_stats() const override {
+    return gradients_.compression_stats();
+  }
   float loss_scale() const override { return gate_.loss_scale(); }
 
   Stateful& state() override { return *this; }

@@ -37,15 +37,29 @@ bool begins_sparse_early(const std::string& rules, std::size_t warmup_steps) {
   });
 }
 
-void require_device_compression(const Options& options) {
+void require_device_compression(const Config& config, const Options& options) {
   if (options.device == "cpu") return;
   const CompressionRules rules = CompressionRules::parse(options.compression);
+  const auto refuse = [&](const std::string& why) {
+    throw_config_error(
+        fmt::format("--compression {}: {}, or choose --device cpu", options.compression, why));
+  };
   for (const auto& [pattern, spec] : rules.rules()) {
     if (!spec.has_codec()) continue;
-    throw_config_error(fmt::format(
-        "--compression {}: {} compresses gradients in host memory, and those of --device {} are in "
-        "the GPU's, where they would be sent dense; choose fp16, bf16 or none, or --device cpu",
-        options.compression, spec.method->title, options.device));
+    if (!spec.method->on_device) {
+      refuse(
+          fmt::format("{} compresses gradients in host memory, and those of --device {} are in "
+                      "the GPU's, where they would be sent dense; choose topk, fp16, bf16 or "
+                      "none",
+                      spec.method->title, options.device));
+    }
+    if (spec.momentum > 0)
+      refuse("the optimizer of a GPU keeps the momentum itself; leave dgc out");
+    if (parse_precision(config.precision) == DType::kFloat16) {
+      refuse(
+          "residuals would keep the former loss scale when that of float16 changes; choose "
+          "--precision bfloat16");
+    }
   }
 }
 

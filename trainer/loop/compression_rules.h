@@ -30,10 +30,11 @@ std::string adaptive_rules(const std::string& rules, const AdaptiveJob& job);
 /// reliable. Pure.
 bool begins_sparse_early(const std::string& rules, std::size_t warmup_steps);
 
-/// Checks that compression works on the job's device. Codecs compress gradients in host memory, so
-/// on a GPU gradients would be sent dense although the job reports compression. Errors:
-/// KoloError(kConfig) if the rules name a codec and the device is not "cpu".
-void require_device_compression(const Options& options);
+/// Checks that compression works on the job's device. On a GPU that is top-k, without momentum
+/// correction, which the optimizer there does not know, and without the loss scale of float16,
+/// which residuals would keep when it changes. Errors: KoloError(kConfig) if the rules name another
+/// codec and the device is not "cpu".
+void require_device_compression(const Config& config, const Options& options);
 
 /// The dtype in which a job stores and sends gradients, as --gradients says. "auto" is bfloat16 if
 /// the job runs on the processor with bfloat16 products and without shards, compression and another

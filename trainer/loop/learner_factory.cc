@@ -2,17 +2,32 @@
 
 #include <utility>
 
+#include "comm/base/log.h"
 #include "trainer/errors.h"
 #include "trainer/loop/compression_rules.h"
 
 namespace kolo::trainer {
 
+namespace {
+
+/// On a processor, AdamW sends directions where gradients are sparse; on a GPU it does not.
+void warn_of_gradients(const Config& config, const Options& options) {
+  if (config.optimizer == "sgd") return;
+  if (!CompressionRules::parse(options.compression).any(&CompressionSpec::is_sparse)) return;
+  log::warn("--compression " + options.compression + " with --optimizer " + config.optimizer +
+            ": on a GPU it adapts to sparse averages of gradients; if the loss is too high, choose "
+            "--optimizer sgd, or --device cpu, where ranks send directions");
+}
+
+}  // namespace
+
 std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, const Task& task,
                                       const Catalog& catalog) {
   if (runtime.options().device == "cpu") return make_cpu_learner(config, runtime, task, catalog);
   require_offered_on_gpus(config);
-  require_device_compression(runtime.options());
+  require_device_compression(config, runtime.options());
   gradient_dtype(config, runtime.options());  // throws for a dtype that needs the processor
+  if (runtime.rank() == 0) warn_of_gradients(config, runtime.options());
 #if KOLO_CUDA_TRAINER
   return cuda::make_learner(config, runtime, task);
 #else

@@ -54,11 +54,13 @@ class DeviceRank {
   HostStream& stream() { return as_host(*stream_); }
   Device& device() { return *device_context_.device; }
 
-  std::shared_ptr<GradientSetState> register_gradients() {
+  /// All gradients but the last have this compression.
+  std::shared_ptr<GradientSetState> register_gradients(const std::string& compression) {
     std::vector<GradientSpec> specs;
     for (std::size_t i = 0; i < kGradients; ++i) {
       specs.push_back(
           {.name = "g" + std::to_string(i), .shape = {kCount}, .memory = MemoryKind::kDevice});
+      if (i + 1 < kGradients) specs.back().compression = compression;
     }
     auto set = std::make_shared<GradientSetState>("model", specs, GradientOptions{});
     engine_->submit(set);
@@ -131,12 +133,13 @@ class DeviceRank {
   std::unique_ptr<EngineThread> thread_;
 };
 
-TEST(DeviceThreads, StreamsComputeReduceAndUseTheResult) {
+/// Streams write gradients and use their averages.
+void average_gradients(const std::string& compression) {
   auto endpoints = make_memory_rendezvous(kRanks, kLimit);
   HostCommunicatorHub hub({0, 1, 2});
   test::run_ranks(kRanks, [&](const test::RankRun& run) {
     DeviceRank rank(*endpoints[static_cast<std::size_t>(run.rank())], hub);
-    const auto set = rank.register_gradients();
+    const auto set = rank.register_gradients(compression);
     std::vector<float> results(kIterations, 0.0F);
     for (int iteration = 0; iteration < kIterations; ++iteration) {
       for (std::size_t gradient = kGradients; gradient-- > 0;) {
@@ -171,6 +174,13 @@ TEST(DeviceThreads, StreamsComputeReduceAndUseTheResult) {
       }
     }
   });
+}
+
+TEST(DeviceThreads, StreamsComputeReduceAndUseTheResult) { average_gradients(""); }
+
+// At density one, averages are those of dense gradients, in dense and in sparse steps.
+TEST(DeviceThreads, StreamsComputeAndUseTheResultOfPairs) {
+  average_gradients("topk(1,fp32,warmup=5,rule=lossless,route=owners)");
 }
 
 // Device collectives use the parts of all ranks. A message then passes through pinned memory.

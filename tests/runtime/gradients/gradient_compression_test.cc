@@ -41,7 +41,7 @@ TEST(ResolveCompression, SixteenBitsBecomeTheWireOfFloats) {
   for (const GradientSpec& gradient : gradients) EXPECT_EQ(gradient.compression, "");
 }
 
-TEST(ResolveCompression, LargeMatricesOnTheHostBecomeSparse) {
+TEST(ResolveCompression, LargeMatricesBecomeSparse) {
   const auto gradients = resolved("topk(0.010)");
   EXPECT_EQ(gradients[0].compression, "topk(0.01)");
   EXPECT_EQ(gradients[1].compression, "");
@@ -57,7 +57,34 @@ TEST(ResolveCompression, LargeMatricesOnTheHostBecomeSparse) {
   std::vector<GradientSpec> on_device = model();
   on_device[0].memory = MemoryKind::kDevice;
   resolve_compression(on_device, CompressionRules::parse("topk(0.01)"));
-  EXPECT_EQ(on_device[0].compression, "");
+  EXPECT_EQ(on_device[0].compression, "topk(0.01)");
+}
+
+TEST(ResolveCompression, ASpecThatNoGradientFollowsIsNotDroppedInSilence) {
+  const auto reasons = [](const char* rules, MemoryKind memory) {
+    std::vector<GradientSpec> gradients = model();
+    for (GradientSpec& each : gradients) each.memory = memory;
+    std::string text;
+    for (const CompressionDecision& decision :
+         resolve_compression(gradients, CompressionRules::parse(rules))) {
+      text += to_string(decision) + "\n";
+    }
+    return text;
+  };
+  constexpr MemoryKind kHost = MemoryKind::kHost, kDevice = MemoryKind::kDevice;
+  for (const char* rules : {"none", "topk(0.01)", "fp16", "auto"}) {
+    EXPECT_EQ(reasons(rules, kHost), "");
+    EXPECT_EQ(reasons(rules, kDevice), "");
+  }
+  EXPECT_EQ(reasons("powersgd", kHost), "");
+  for (const char* rules : {"int8", "fp8", "2bit", "sign", "powersgd"}) {
+    EXPECT_THAT(reasons(rules, kDevice), HasSubstr("host memory")) << rules;
+  }
+  EXPECT_EQ(reasons("*.bias=int8,*=topk(0.01)", kHost),
+            "dense of 'fc.bias' (100 elements): no gradient follows int8: small tensors and those "
+            "of one dimension are sent dense\n");
+  EXPECT_THAT(reasons("counts=topk(0.01),*=none", kHost), HasSubstr("it is for float32 gradients"));
+  EXPECT_THAT(reasons("counts=fp16,*=none", kHost), HasSubstr("floating-point"));
 }
 
 TEST(ResolveCompression, ReproducibleJobsLeaveNothingToMeasuredTimes) {
