@@ -113,14 +113,6 @@ class Pages(unittest.TestCase):
         tested = re.search(r"// \[begin\]\n(.*?)// \[end\]", EXAMPLE.read_text(encoding="utf-8"), re.S)[1]
         self.assertEqual(printed.strip(), tested.strip())
 
-    def test_tests_that_pages_name_exist(self):
-        tests = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("*.cc"))
-        names = re.findall(r"\*([A-Z][A-Za-z0-9]+)(…?)\*", (ROOT / "tests/compression/README.md").read_text("utf-8"))
-        self.assertGreater(len(names), 20)
-        for name, more in names:
-            with self.subTest(test=name):
-                self.assertRegex(tests, rf"TEST\w*\(\s*\w+,\s*{name}" + ("" if more else r"\)"))
-
     def test_decisions_are_in_the_index_and_short(self):
         """Numbers may have gaps, because records that no longer apply are removed."""
         folder = ROOT / "docs" / "decisions"
