@@ -44,21 +44,26 @@ DevicePairs::DevicePairs(Device& device, std::size_t most)
       pinned_(device.allocate(most * kPairBytes, MemoryKind::kPinned)),
       device_(device.allocate(most * kPairBytes, MemoryKind::kDevice)) {}
 
-DevicePairs::List DevicePairs::add(Stream& stream, const PairsView& pairs) {
+DevicePairs::List DevicePairs::add(const PairsView& pairs) {
   ensure(used_ + pairs.size() <= most_, "more pairs than planned");
-  const std::size_t indices_at = used_ * sizeof(std::int64_t);
-  const std::size_t values_at = most_ * sizeof(std::int64_t) + used_ * sizeof(float);
+  const std::size_t indices = used_ * sizeof(std::int64_t), values = values_at(used_);
   used_ += pairs.size();
-  if (pairs.size() == 0) return {};
-  std::ranges::copy(pairs.indices, reinterpret_cast<std::int64_t*>(pinned_.data() + indices_at));
-  std::ranges::copy(pairs.values, reinterpret_cast<float*>(pinned_.data() + values_at));
-  for (const auto& [at, bytes] : {std::pair(indices_at, pairs.size() * sizeof(std::int64_t)),
-                                  std::pair(values_at, pairs.size() * sizeof(float))}) {
-    stream.copy(bytes_at(device_, at, bytes), bytes_at(pinned_, at, bytes));
-  }
+  std::ranges::copy(pairs.indices, reinterpret_cast<std::int64_t*>(pinned_.data() + indices));
+  std::ranges::copy(pairs.values, reinterpret_cast<float*>(pinned_.data() + values));
   return {
-      .indices = {reinterpret_cast<const std::int64_t*>(device_.data() + indices_at), pairs.size()},
-      .values = reinterpret_cast<const float*>(device_.data() + values_at)};
+      .indices = {reinterpret_cast<const std::int64_t*>(device_.data() + indices), pairs.size()},
+      .values = reinterpret_cast<const float*>(device_.data() + values)};
+}
+
+void DevicePairs::upload(Stream& stream) {
+  const std::size_t count = used_ - uploaded_;
+  if (count == 0) return;
+  const auto copy = [&](std::size_t at, std::size_t bytes) {
+    stream.copy(bytes_at(device_, at, bytes), bytes_at(pinned_, at, bytes));
+  };
+  copy(uploaded_ * sizeof(std::int64_t), count * sizeof(std::int64_t));
+  copy(values_at(uploaded_), count * sizeof(float));
+  uploaded_ = used_;
 }
 
 FeedbackDevice::FeedbackDevice(std::shared_ptr<FeedbackStream> on, std::size_t most_pairs,
@@ -83,7 +88,8 @@ void FeedbackDevice::clear(std::span<float> numbers) {
 
 void FeedbackDevice::subtract(const PairsView& pairs, float* residual, float* velocity) {
   if (pairs.size() == 0) return;
-  const DevicePairs::List list = sent_.add(stream_, pairs);
+  const DevicePairs::List list = sent_.add(pairs);
+  sent_.upload(stream_);
   kernels().subtract_pairs(stream_, list.indices, list.values, residual, velocity);
   stream_.record(*enqueued_);
 }

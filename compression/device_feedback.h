@@ -54,13 +54,19 @@ class DevicePairs {
     const float* values = nullptr;
   };
   /// Drops all lists. Their copies are complete before the next `add`.
-  void restart() { used_ = 0; }
-  /// Enqueues the copy of a list to the device. Returns its place there.
-  List add(Stream& stream, const PairsView& pairs);
+  void restart() { used_ = uploaded_ = 0; }
+  /// Adds a list and returns its place on the device, for work enqueued after `upload`.
+  List add(const PairsView& pairs);
+  /// Enqueues the copies of the lists that were added since the last call.
+  void upload(Stream& stream);
 
  private:
+  std::size_t values_at(std::size_t pair) const {
+    return most_ * sizeof(std::int64_t) + pair * sizeof(float);
+  }
+
   std::size_t most_;
-  std::size_t used_ = 0;
+  std::size_t used_ = 0, uploaded_ = 0;
   DeviceMemory pinned_, device_;  // indices, then values
 };
 

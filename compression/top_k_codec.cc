@@ -114,8 +114,13 @@ class TopKCodec final : public GradientCodec {
   void scatter(Stream& stream, const CodecElements& elements) override {
     locate(elements);
     device_->results.restart();
+    device_->lists.clear();
+    for (const Pairs& part : device_->scattered) {
+      device_->lists.push_back(device_->results.add(part));
+    }
+    device_->results.upload(stream);
     for (std::size_t i = 0; i < layout_.parts.size(); ++i) {
-      const DevicePairs::List list = device_->results.add(stream, device_->scattered[i]);
+      const DevicePairs::List& list = device_->lists[i];
       const std::span<float> part = part_at(i);
       options_.device->device.kernels().spread_rows(stream, list.indices, list.values,
                                                     sizeof(float), part.data(), part.size());
@@ -142,6 +147,7 @@ class TopKCodec final : public GradientCodec {
     DeviceMemory selected, here;   // what `select` selects, and its copy for the processor
     std::vector<Pairs> scattered;  // by part, what `scatter` writes
     DevicePairs results;
+    std::vector<DevicePairs::List> lists;  // of `scattered`, in `results`
   };
 
   /// Returns the largest number of pairs in the results of all owners; at least one, for `spoil`.

@@ -114,7 +114,8 @@ class GradientSet {
   bool wait_for(std::chrono::milliseconds limit);
 
   /// Blocks until all work on device memory is enqueued on the device, and makes `stream` wait for
-  /// the combined values. Gradients in host memory are complete on return.
+  /// the combined values. Gradients in host memory are complete on return, and all are if a
+  /// compression keeps residuals, because the step is then accepted or discarded.
   void wait(NativeStream stream);
 
   /// Blocks until gradient `index` of this iteration holds the combined value, so that the

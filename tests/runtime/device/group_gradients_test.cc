@@ -1,5 +1,6 @@
 // Tests gradient sets of a group in device memory, for any interleaving. The device's collectives
-// sum buckets among the group's members; members connect when one of them first needs it.
+// sum buckets among the group's members; members connect when one of them first needs it. Every
+// second gradient travels as pairs.
 
 #include <gtest/gtest.h>
 
@@ -20,6 +21,8 @@ using test::HostConnections;
 
 const std::vector<std::size_t> kElements = {5, 64, 1, 333, 17};
 const std::vector<int> kMembers = {3, 1, 0};
+/// Sends all elements, after a dense step.
+constexpr const char* kAllPairs = "topk(1,fp32,warmup=1,rule=lossless,route=owners)";
 
 /// Returns small integers, whose sums over three ranks are exact in any order.
 float element(int rank, std::size_t gradient, std::size_t index, int iteration) {
@@ -43,6 +46,7 @@ Member begin_member(GroupJob& job, GroupEngine& group, bool is_in_arena) {
     specs.push_back({.name = "g" + std::to_string(specs.size()),
                      .shape = {count},
                      .memory = MemoryKind::kDevice});
+    if (specs.size() % 2 == 0) specs.back().compression = kAllPairs;
     if (is_in_arena) continue;
     member.memory.push_back(device.allocate(count * sizeof(float), MemoryKind::kDevice));
     specs.back().data = member.memory.back().data();

@@ -1,8 +1,13 @@
-// Compares top-k on a GPU, bit by bit, with top-k on the processor.
+// Compares top-k and error feedback on a GPU, bit by bit, with those on the processor.
 
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <memory>
 #include <vector>
 
 #include "comm/device/kernels/top_k.h"
+#include "compression/error_feedback.h"
 #include "compression/kernels/top_k_selector.h"
 #include "tests/compression/top_k_cases.h"
 #include "tests/support/gpu_test.h"
@@ -72,6 +77,52 @@ TEST_F(TopKGpuTest, EqualsTheProcessorForEveryKindOfNumberInEveryRun) {
       }
     }
   }
+}
+
+// Several steps, of which one is discarded, with a gradient at every alignment.
+TEST_F(TopKGpuTest, ErrorFeedbackHasTheBitsOfHostMemory) {
+  constexpr std::size_t kCount = 100003, kPairs = 1000;
+  const std::vector<FeedbackTensor> tensors = {{.name = "a", .count = kCount}};
+  ErrorFeedback host(tensors, MomentumCorrection{});
+  ErrorFeedback there(tensors, MomentumCorrection{}, std::make_shared<FeedbackStream>(*device),
+                      kPairs);
+  const DeviceMemory selected = device->allocate((2 * kPairs + 1) * 4, MemoryKind::kDevice);
+  auto* const words = reinterpret_cast<std::uint32_t*>(selected.data());
+  for (std::uint32_t step = 0; step < 5; ++step) {
+    SCOPED_TRACE(step);
+    std::vector<float> gradient = test::top_k_cases(kCount, step)[0].gradient;
+    const bool is_bad = step == 2;
+    if (is_bad) gradient[77] = std::numeric_limits<float>::infinity();
+    std::vector<float> shifted(step % 4);
+    shifted.insert(shifted.end(), gradient.begin(), gradient.end());
+    const DeviceMemory uploaded = upload(std::as_bytes(std::span(shifted)));
+    overwrite(selected, std::vector<std::byte>(4));  // the flag
+    there.fold(*stream, 0, {reinterpret_cast<const float*>(uploaded.data()) + step % 4, kCount},
+               kPairs,
+               {.indices = words + 1,
+                .values = reinterpret_cast<float*>(words + 1 + kPairs),
+                .non_finite = words});
+    Pairs pairs;
+    const SelectionReport report = host.fold(0, gradient, 1.0f, kPairs, pairs);
+    EXPECT_EQ(report.finite, !is_bad);
+    std::vector<std::uint32_t> expected = {is_bad ? 1u : 0u};
+    expected.insert(expected.end(), pairs.indices.begin(), pairs.indices.end());
+    for (const float value : pairs.values) expected.push_back(std::bit_cast<std::uint32_t>(value));
+    const std::vector<std::byte> bytes = download(selected, selected.bytes());
+    EXPECT_TRUE(std::ranges::equal(bytes, std::as_bytes(std::span(expected))));
+    if (is_bad) {
+      host.abort(0), there.abort(0);
+    } else {
+      pairs.indices.resize(kPairs / 2), pairs.values.resize(kPairs / 2);
+      host.commit(0, pairs), there.commit(0, pairs);
+    }
+    EXPECT_EQ(there.save(), host.save());
+  }
+  const FeedbackState state = host.save();
+  there.drop_residual(0);
+  EXPECT_EQ(there.residual_norm(0), 0.0);
+  there.load(state);
+  EXPECT_EQ(there.residual_norm(0), host.residual_norm(0));
 }
 
 }  // namespace
