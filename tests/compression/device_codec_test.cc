@@ -104,6 +104,20 @@ TEST_F(GradientCodecTest, ABadNumberOnADeviceLeavesEveryResidualAsItWas) {
   }
 }
 
+// With one element, only one rank of each node has something to exchange.
+TEST_F(GradientCodecTest, RanksWithoutElementsOnADeviceTakePart) {
+  for (const std::size_t dense_steps : {0u, 2u}) {
+    SparseOptions options = options_of({1}, 1.0);
+    options.warm_up.dense_steps = dense_steps;
+    TwoMemories jobs({2, 2}, options);
+    auto gradients = gradients_of(random_, options, 4, normal);
+    ASSERT_TRUE(jobs.step(gradients));
+    gradients[3][0][0] = std::numeric_limits<float>::quiet_NaN();
+    ASSERT_FALSE(jobs.step(gradients));
+    EXPECT_TRUE(jobs.device.codec(1).parts().empty());
+  }
+}
+
 // A state saved in one memory goes on in the other.
 TEST_F(GradientCodecTest, StatesMoveBetweenDeviceAndHostMemory) {
   for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
