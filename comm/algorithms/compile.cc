@@ -141,9 +141,11 @@ std::size_t choose_placing(std::span<const Placing> placings, const ProcessGrid&
     const std::vector<const Algorithm*> candidates = serving(context);
     if (asked_for(candidates, context)) return i;
     const std::vector<Choice> priced = by_price(candidates, context);
-    if (std::ranges::any_of(priced, is_untimed_native(context))) return i;
-    if (priced.empty() || priced.front().price.us + placings[i].extra_us >= least_us) continue;
-    least_us = priced.front().price.us + placings[i].extra_us;
+    if (priced.empty()) continue;
+    const bool is_untimed = is_untimed_native(context)(priced.front());
+    const double us = is_untimed ? 0 : priced.front().price.us + placings[i].extra_us;
+    if (us >= least_us) continue;
+    least_us = us;
     cheapest = i;
   }
   return cheapest;

@@ -238,6 +238,8 @@ TEST(DeviceCollective, BounceBuffersAreTakenWhereTheyCostLess) {
   EXPECT_TRUE(is_native(all_gather(4, 1 << 22), {4}, slow_launch));
   EXPECT_TRUE(is_native(all_gather(4, 16), {4}, slow_links));
   EXPECT_FALSE(is_native(all_gather(4, 1 << 22), {4}, slow_links));
+  slow_links.link_costs.native_timed = 0;
+  EXPECT_TRUE(is_native(all_gather(4, 1 << 22), {4}, slow_links)) << "the costs are a guess";
 }
 
 TEST(DeviceCollective, RanksThatTheLibraryDoesNotReachTakeBounceBuffers) {
@@ -255,7 +257,11 @@ TEST(DeviceCollective, ARequestDecides) {
   slow.link_costs.device.latency_us = 100;
   const CollectiveSpec spec = all_gather(4, 16);
   EXPECT_TRUE(is_native(spec, {4}, slow));
-  EXPECT_FALSE(is_native(spec, {4}, {.algorithm = "direct"})) << "an algorithm of the host";
+  CompileOptions guessed{.algorithm = "direct"};
+  guessed.link_costs.native_timed = 0;
+  for (const CompileOptions& options : {CompileOptions{.algorithm = "direct"}, guessed}) {
+    EXPECT_FALSE(is_native(spec, {4}, options)) << "an algorithm of the host";
+  }
   EXPECT_TRUE(is_native(spec, {4}, {.algorithm = "ring"})) << "none of one node";
 }
 
