@@ -24,7 +24,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PATIENCE = 40  # seconds for each check; contexts of several ranks take turns on the GPU
+PATIENCE = 50  # seconds for each check; contexts of several ranks take turns on the GPU
 LOST_WITHIN = 8  # seconds from the kill to the end of the last survivor
 GROUPS = 4
 COUNT = 1 << 16
