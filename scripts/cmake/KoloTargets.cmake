@@ -148,8 +148,9 @@ endfunction()
 # match ONE_THREAD, a GoogleTest filter. Builds with any sanitizer omit UNSANITIZED_SOURCES: proofs
 # and counts over many shapes, which take long and access only vectors.
 #
-# A build omits the tests KOLO_TESTED_ELSEWHERE, except for their UNSANITIZED_SOURCES; but it has all
-# of a test that is EVERYWHERE, because its kernels differ between builds.
+# A build omits the tests KOLO_TESTED_ELSEWHERE, except for their UNSANITIZED_SOURCES. It has all of
+# a test that is EVERYWHERE: one that runs other kernels under sanitizers, or leaves proofs, many
+# ranks or UCX to the Release build.
 set(KOLO_TESTED_ELSEWHERE "" CACHE STRING "Tests that another build runs: scripts/test names those of the preset dev")
 function(kolo_test name)
   cmake_parse_arguments(ARG "EVERYWHERE" "LABEL;TIMEOUT;SHARDS;ONE_THREAD"
