@@ -122,8 +122,10 @@ void GradientSetState::load_compression(const CompressionState& state) {
          .what = "state of compression: it has residuals of sparse gradients, but "
                  "auto has not decided yet in this job; name the spec that it chose before"});
   }
-  const std::size_t wires = wire_state_ ? gradients_.size() : 0;
-  bool fits = state.wires.size() == wires;
+  // Only gradients that are cast in host memory have exponents: others have no use for saved ones,
+  // and gradients without saved ones begin afresh.
+  const std::size_t wires = wire_state_ && !state.wires.empty() ? gradients_.size() : 0;
+  bool fits = wires == 0 || state.wires.size() == wires;
   for (std::size_t i = 0; fits && i < wires; ++i) {
     fits = state.wires[i].gradient == gradients_[i].name;
   }

@@ -263,6 +263,15 @@ TEST(CompressionRulesTest, OnAGpuTopKTrainsAndTheRestIsRefused) {
   for (const char* rules : {"none", "fp16", "auto", "topk(0.01)", "*.bias=none,*=topk(0.01)"}) {
     require_device_compression(config, {.device = "cuda:1", .compression = rules});
   }
+  config.optimizer = "adamw";
+  const auto sent = [&](const char* device, const char* rules) {
+    return sparse_contributions(config, {.device = device, .compression = rules});
+  };
+  EXPECT_EQ(sent("cpu", "topk(0.01)"), "directions");
+  EXPECT_EQ(sent("cuda", "topk(0.01)"), "gradients");
+  EXPECT_EQ(sent("cuda", "bf16"), "");
+  config.optimizer = "sgd";
+  EXPECT_EQ(sent("cuda", "topk(0.01)"), "");
   config.precision = "float16";
   EXPECT_THAT(refusal("topk(0.01)"), HasSubstr("loss scale"));
   require_device_compression(config, {.device = "cuda", .compression = "fp16"});

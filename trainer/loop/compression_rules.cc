@@ -63,6 +63,13 @@ void require_device_compression(const Config& config, const Options& options) {
   }
 }
 
+std::string sparse_contributions(const Config& config, const Options& options) {
+  const bool is_adaptive = config.optimizer == "adamw" || config.optimizer == "lamb";
+  const CompressionRules rules = CompressionRules::parse(options.compression);
+  if (!is_adaptive || !rules.any(&CompressionSpec::is_sparse)) return {};
+  return options.device == "cpu" ? "directions" : "gradients";
+}
+
 DType gradient_dtype(const Config& config, const Options& options) {
   if (config.gradients == "auto") return automatic_dtype(config, options);
   const DType dtype = parse_gradients(config.gradients);

@@ -36,6 +36,11 @@ bool begins_sparse_early(const std::string& rules, std::size_t warmup_steps);
 /// codec and the device is not "cpu".
 void require_device_compression(const Config& config, const Options& options);
 
+/// Says what ranks send where gradients are sparse and the optimizer is adaptive: "gradients" on a
+/// GPU, "directions" on the processor (see `OwnDirections`); empty for other jobs. Residuals are of
+/// the same kind. Pure.
+std::string sparse_contributions(const Config& config, const Options& options);
+
 /// The dtype in which a job stores and sends gradients, as --gradients says. "auto" is bfloat16 if
 /// the job runs on the processor with bfloat16 products and without shards, compression and another
 /// wire dtype; otherwise it is float32. `options` are the runtime's options in force.

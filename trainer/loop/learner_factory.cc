@@ -12,8 +12,7 @@ namespace {
 
 /// On a processor, AdamW sends directions where gradients are sparse; on a GPU it does not.
 void warn_of_gradients(const Config& config, const Options& options) {
-  if (config.optimizer == "sgd") return;
-  if (!CompressionRules::parse(options.compression).any(&CompressionSpec::is_sparse)) return;
+  if (sparse_contributions(config, options) != "gradients") return;
   log::warn("--compression " + options.compression + " with --optimizer " + config.optimizer +
             ": on a GPU it adapts to sparse averages of gradients; if the loss is too high, choose "
             "--optimizer sgd, or --device cpu, where ranks send directions");

@@ -129,6 +129,31 @@ TEST(CompressedState, AStateOfAnotherSetIsRefused) {
   });
 }
 
+// A set in device memory, or with another wire, has no exponents; so a job may resume on another
+// device.
+TEST(CompressedState, WireExponentsAreOnlyForSetsThatHaveThem) {
+  run({}, [](Member& member) {
+    const auto registered = [&](const char* name, const char* gradient, std::optional<DType> wire) {
+      return member.runtime().register_gradients(name, {{.name = gradient, .shape = {64, 64}}},
+                                                 {.wire_dtype = wire});
+    };
+    GradientSet cast = registered("cast", "x", DType::kFloat16);
+    GradientSet plain = registered("plain", "x", std::nullopt);
+    GradientSet other = registered("other", "y", DType::kFloat16);
+    const std::vector<std::byte> exponents = cast.save_compression();
+    require(compression_state_from(exponents).wires.size() == 1, "saved exponents");
+    plain.load_compression(exponents);
+    cast.load_compression(plain.save_compression());
+    cast.load_compression(exponents);
+    try {
+      other.load_compression(exponents);
+      require(false, "exponents of another gradient were loaded");
+    } catch (const KoloError& e) {
+      require(e.error().code == ErrorCode::kData, "code");
+    }
+  });
+}
+
 TEST(CompressedState, WhatIsDroppedIsGone) {
   run({}, [](Member& member) {
     member.reduce(std::size_t{0});
