@@ -234,6 +234,27 @@ def lost():
     os._exit(0)
 
 
+def lost_later():
+    """A rank dies after the operation is enqueued on all devices. It ends with an error, which later waits raise."""
+    stream = stand_in.Stream()
+    let_go = stream.hold()
+    x = torch.ones(COUNT)
+    with on(stream):
+        work = kolo.torch._parameters.backend_of(None).allreduce([x], dist.AllreduceOptions())
+        work.wait()
+    assert not work.is_completed()
+    if dist.get_rank() == 1:
+        os._exit(9)
+    wait_until(work.is_completed, "it ends")
+    for use in (work.wait, work.get_future().wait):
+        with raises((kolo.PeerLostError, RuntimeError), "rank 1"):
+            use()
+    assert isinstance(work.exception(), kolo.PeerLostError) and not work.is_success()
+    let_go()
+    print("lost rank 1", flush=True)
+    os._exit(0)
+
+
 def default_streams():
     """Calls of the core without a stream take the current one of torch."""
     job = kolo.torch._parameters.group_of(None)

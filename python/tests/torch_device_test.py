@@ -34,6 +34,7 @@ class Device(OnDevice):
 
     def test_a_lost_rank(self):
         self.check_lost()
+        self.check_lost("lost_later")
 
 
 class Backend(OnDevice):

@@ -79,7 +79,9 @@ std::string_view NamedOpQueue::stand_in(std::uint64_t uses) {
   return {};
 }
 
-void NamedOpQueue::bucket_enqueued(std::size_t) { all_.enqueued(*this); }
+void NamedOpQueue::bucket_enqueued(std::size_t) {
+  if (arrived_) all_.enqueued(*this);
+}
 
 void NamedOpQueue::bucket_finished(std::size_t) {
   arrived_ = false;

@@ -75,7 +75,7 @@ class KoloWork(Work):
         with contextlib.nullcontext() if running() is None else completions().resting():
             if self.on_gpu is None:
                 self._wait_for_tickets(seconds)
-            elif not self._is_finished:
+            else:
                 for ticket in self.tickets:
                     ticket.wait_on(gpu().stream(self.on_gpu), seconds)
         self.finish()
