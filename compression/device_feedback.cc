@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-constexpr std::size_t kWord = sizeof(std::uint32_t);
+constexpr std::size_t kFlagBytes = sizeof(std::uint32_t);
 constexpr std::size_t kPairBytes = sizeof(std::int64_t) + sizeof(float);
 constexpr std::size_t kStagedFloats = std::size_t{1} << 16;
 
@@ -25,18 +25,18 @@ BufferView on_device(std::span<const float> numbers) {
 }  // namespace
 
 DeviceFlag::DeviceFlag(Device& device)
-    : pinned_(device.allocate(2 * kWord, MemoryKind::kPinned)),
-      flag_(device.allocate(kWord, MemoryKind::kDevice)) {
+    : pinned_(device.allocate(2 * kFlagBytes, MemoryKind::kPinned)),
+      flag_(device.allocate(kFlagBytes, MemoryKind::kDevice)) {
   std::memset(pinned_.data(), 0, pinned_.bytes());
 }
 
 std::uint32_t* DeviceFlag::begin(Stream& stream) {
-  stream.copy(bytes_at(flag_, 0, kWord), bytes_at(pinned_, 0, kWord));
+  stream.copy(bytes_at(flag_, 0, kFlagBytes), bytes_at(pinned_, 0, kFlagBytes));
   return reinterpret_cast<std::uint32_t*>(flag_.data());
 }
 
 void DeviceFlag::end(Stream& stream) {
-  stream.copy(bytes_at(pinned_, kWord, kWord), bytes_at(flag_, 0, kWord));
+  stream.copy(bytes_at(pinned_, kFlagBytes, kFlagBytes), bytes_at(flag_, 0, kFlagBytes));
 }
 
 DevicePairs::DevicePairs(Device& device, std::size_t most)
