@@ -27,9 +27,10 @@ class FaultyJob {
             {.algorithm = algorithm, .device_fusion_bytes = 0, .device_chunk_bytes = 1024}, seed,
             devices(members, plan)) {
     groups = job.register_sets({{.name = "a", .shape = {kCount}, .memory = MemoryKind::kDevice},
-                                {.name = "b", .shape = {kCount}, .memory = MemoryKind::kDevice}});
+                                {.name = "b", .shape = {kCount}, .memory = MemoryKind::kDevice},
+                                {.name = "c", .shape = {kCount}, .memory = MemoryKind::kDevice}});
     for (int rank = 0; rank < kRanks; ++rank) {
-      for (std::size_t gradient = 0; gradient < 2; ++gradient) {
+      for (std::size_t gradient = 0; gradient < 3; ++gradient) {
         test::mark(job.engine(rank), group(rank), gradient);
       }
     }
