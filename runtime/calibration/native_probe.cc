@@ -12,23 +12,24 @@ namespace {
 
 constexpr std::size_t kBytes = std::size_t{1} << 20;
 constexpr int kCalls = 3;
+constexpr std::chrono::seconds kAbortWithin{5};
 using Steady = std::chrono::steady_clock;
 
-}  // namespace
+void require_success(DeviceCommunicator& world) {
+  if (const auto error = world.async_error()) throw KoloError(*error);
+}
 
-double time_native(Device& device, DeviceCommunicator& world, std::chrono::milliseconds deadline) {
-  const Steady::time_point give_up = Steady::now() + deadline;
-  const DeviceMemory memory = world.allocate(kBytes);
-  const auto stream = device.make_stream();
-  const auto event = device.make_event();
+/// Returns the duration of the shortest call in microseconds. Errors: as `time_native`.
+double shortest_call(Stream& stream, Event& event, DeviceCommunicator& world, std::byte* data,
+                     Steady::time_point give_up) {
   double least_us = std::numeric_limits<double>::infinity();
   for (int call = 0; call <= kCalls; ++call) {
     const Steady::time_point began = Steady::now();
-    world.all_reduce(*stream, memory.data(), memory.data(), kBytes / sizeof(float), DType::kFloat32,
-                     ReduceOp::kMax);
-    stream->record(*event);
-    while (!event->done()) {
-      if (const auto error = world.async_error()) throw KoloError(*error);
+    world.all_reduce(stream, data, data, kBytes / sizeof(float), DType::kFloat32, ReduceOp::kMax);
+    require_success(world);  // The event of a refused call is done at once.
+    stream.record(event);
+    while (!event.done()) {
+      require_success(world);
       if (Steady::now() > give_up) {
         throw KoloError({.code = ErrorCode::kTimeout,
                          .what = "the first collective among the devices of all ranks has not "
@@ -40,6 +41,22 @@ double time_native(Device& device, DeviceCommunicator& world, std::chrono::milli
     if (call > 0) least_us = std::min(least_us, took.count());  // the first one only warms up
   }
   return least_us;
+}
+
+}  // namespace
+
+double time_native(Device& device, DeviceCommunicator& world, std::chrono::milliseconds deadline) {
+  const Steady::time_point give_up = Steady::now() + deadline;
+  DeviceMemory memory = world.allocate(kBytes);
+  memory.leak_if(device.stuck());
+  const auto stream = device.make_stream();
+  const auto event = device.make_event();
+  try {
+    return shortest_call(*stream, *event, world, memory.data(), give_up);
+  } catch (...) {  // A collective may still use the memory.
+    if (!world.abort(kAbortWithin)) device.note_stuck();
+    throw;
+  }
 }
 
 void fit_native(double us, const ProcessGrid& grid, LinkCosts& costs) {

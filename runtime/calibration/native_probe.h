@@ -10,8 +10,9 @@
 namespace kolo {
 
 /// Times three all-reduces of 1 MiB by the library of the device, of which the shortest counts;
-/// returns microseconds. Collective among the ranks of `world`; blocks.
-/// Errors: KoloError(kTimeout) after `deadline`; failures of the communicator.
+/// returns microseconds. Collective among the ranks of `world`, which are all connected; blocks.
+/// Errors: KoloError(kTimeout) after `deadline`; failures of the communicator. `world` is then
+/// aborted.
 double time_native(Device& device, DeviceCommunicator& world, std::chrono::milliseconds deadline);
 
 /// Sets the costs between nodes by the library of the device so that such an all-reduce is

@@ -260,16 +260,17 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
     device_context->node = std::move(groups.node);
     device_context->world = std::move(groups.world);
     device_context->connector = std::move(groups.connector);
-    const bool is_timed = grid.num_nodes() > 1 && options.calibrate == "on" &&
-                          !options.reproducible && device_context->world != nullptr;
-    if (is_timed) {
-      exchange.post(kNativeTime,
-                    fmt::format("{}", time_native(*device_context->device, *device_context->world,
-                                                  options.connect_timeout)));
-    }
   }
   // No rank uses its device communicators before all are connected.
   if (measured || (device_context && grid.world_size() > 1)) exchange.run();
+  const bool is_timed = grid.num_nodes() > 1 && options.calibrate == "on" &&
+                        !options.reproducible && device_context && device_context->world != nullptr;
+  if (is_timed) {
+    exchange.post(kNativeTime,
+                  fmt::format("{}", time_native(*device_context->device, *device_context->world,
+                                                options.connect_timeout)));
+    exchange.run();
+  }
   Calibration calibration = calibrator.finish(exchange);
   limits.flags_per_peer -= kProbeFlags;
   calibration.costs = parse_link_costs(exchange.text_of_rank_0(kSelector), calibration.costs);

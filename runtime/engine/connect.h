@@ -35,8 +35,8 @@ struct Connection {
   std::unique_ptr<OutOfBandAbort> listener = {};
   std::vector<std::string> listeners = {};  ///< Listener addresses, one per other node.
   /// Number of collective rounds of the rendezvous: one for places, one to find a network path
-  /// between nodes, one for addresses and device introductions, and one for link costs, after which
-  /// all ranks have connected their devices.
+  /// between nodes, one for addresses and device introductions, one for link costs, after which all
+  /// ranks have connected their devices, and one for the time of a collective of devices.
   int start_up_rounds = 0;
 };
 

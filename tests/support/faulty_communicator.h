@@ -21,6 +21,8 @@ struct FaultPlan {
   std::optional<std::uint64_t> freeze_at = {};
   /// From this call on the library also reports a failure.
   std::optional<std::uint64_t> fail_at = {};
+  /// From this call on the library refuses calls: it enqueues nothing and reports a failure.
+  std::optional<std::uint64_t> refuse_at = {};
   /// Whether an abort misses its deadline. Enqueued work then stays until the group is destroyed.
   bool abort_hangs = false;
 };
@@ -65,7 +67,7 @@ class FaultyCommunicator final : public DeviceCommunicator {
   }
 
   std::optional<Error> async_error() override {
-    if (!has_come(plan_.fail_at)) return group_->async_error();
+    if (!has_failed()) return group_->async_error();
     return Error{.code = ErrorCode::kInternal, .rank = rank(), .what = "a planned failure"};
   }
 
@@ -76,7 +78,7 @@ class FaultyCommunicator final : public DeviceCommunicator {
   }
 
   CommunicatorState finalize() override {
-    if (has_come(plan_.fail_at)) {
+    if (has_failed()) {
       abort({});
       return CommunicatorState::kAborted;
     }
@@ -88,10 +90,12 @@ class FaultyCommunicator final : public DeviceCommunicator {
 
  private:
   bool has_come(std::optional<std::uint64_t> call) const { return call && calls_ > *call; }
+  bool has_failed() const { return has_come(plan_.fail_at) || has_come(plan_.refuse_at); }
 
   /// Counts a call; returns whether the group executes it.
   bool passes(Stream& stream) {
     ++calls_;
+    if (has_come(plan_.refuse_at)) return false;
     if (has_come(plan_.freeze_at) || has_come(plan_.fail_at)) {
       as_host(stream).enqueue([thawed = thawed_] { return thawed->load(); });
       return false;

@@ -7,6 +7,10 @@
 #include <cmath>
 #include <random>
 
+#include "runtime/calibration/native_probe.h"
+#include "tests/support/device/host_communicator.h"
+#include "tests/support/device/host_device.h"
+#include "tests/support/faulty_communicator.h"
 #include "tests/support/in_process_transport.h"
 #include "tests/support/rank_harness.h"
 #include "tests/support/sanitized.h"
@@ -41,6 +45,46 @@ TEST(ProbeWait, LeavesNothingInFlightWhenAPeerIsLostOrSilent) {
       EXPECT_EQ(receive.state, Completion::State::kIdle);
     }
   }
+}
+
+/// Times collectives of rank 0 that fail as planned. Returns the error; checks that the group is
+/// aborted before memory is freed.
+Error error_of_native(const test::FaultPlan& plan, bool hangs = false) {
+  HostCommunicatorHub hub({0, 1});
+  HostDevice device;
+  const auto peer = hub.group(1, device);
+  auto mine = hub.group(0, device);
+  const std::size_t before = device.in_use();
+  test::FaultyCommunicator group(std::move(mine), plan);
+  Error found;
+  try {
+    time_native(device, group, milliseconds(20));
+    ADD_FAILURE() << "was timed";
+  } catch (const KoloError& error) {
+    found = error.error();
+  }
+  EXPECT_EQ(peer->async_error().has_value(), !hangs) << "an abort ends the calls of peers";
+  EXPECT_EQ(device.stuck()->load(), hangs);
+  EXPECT_EQ(device.in_use(), before + (hangs ? 1 : 0));
+  return found;
+}
+
+TEST(NativeProbe, AbortsAGroupWhoseCollectivesDoNotEnd) {
+  const Error found = error_of_native({.freeze_at = 0});
+  EXPECT_EQ(found.code, ErrorCode::kTimeout);
+}
+
+TEST(NativeProbe, LeaksMemoryIfTheAbortDoesNotEndEither) {
+  const Error found = error_of_native({.freeze_at = 0, .abort_hangs = true}, /*hangs=*/true);
+  EXPECT_EQ(found.code, ErrorCode::kTimeout);
+}
+
+TEST(NativeProbe, ReportsAFailureOfTheLibrary) {
+  EXPECT_EQ(error_of_native({.fail_at = 0}).what, "a planned failure");
+}
+
+TEST(NativeProbe, TimesNoCallsThatTheLibraryRefuses) {
+  EXPECT_EQ(error_of_native({.refuse_at = 0}).what, "a planned failure");
 }
 
 TEST(ProbeBudget, SharesWhatIsLeft) {

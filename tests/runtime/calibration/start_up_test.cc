@@ -9,6 +9,7 @@
 #include <chrono>
 #include <numeric>
 #include <span>
+#include <thread>
 
 #include "comm/native/network_factory.h"
 #include "tests/support/device/host_communicator.h"
@@ -27,8 +28,12 @@ constexpr int kMostRounds = 5;
 /// Devices in host memory. Their ranks connect through the exchange.
 class HostDevices {
  public:
-  explicit HostDevices(int ranks)
-      : ranks_(ranks), world_(numbers(ranks)), introduction_("introduction of ") {}
+  /// Rank `failing` fails to connect once the others have.
+  explicit HostDevices(int ranks, int failing = -1)
+      : ranks_(ranks),
+        failing_(failing),
+        world_(numbers(ranks)),
+        introduction_("introduction of ") {}
 
   DeviceSource source() {
     return {
@@ -41,6 +46,10 @@ class HostDevices {
               for (int other = 0; other < ranks_; ++other) {
                 EXPECT_EQ(introductions[static_cast<std::size_t>(other)],
                           introduction_ + std::to_string(other));
+              }
+              if (rank == failing_) {
+                while (connected_ < ranks_ - 1) std::this_thread::yield();
+                throw KoloError({.code = ErrorCode::kInternal, .what = "no connection"});
               }
               DeviceCommunicators groups{.node = nullptr,
                                          .world = world_.group(rank, device),
@@ -58,7 +67,7 @@ class HostDevices {
     return all;
   }
 
-  const int ranks_;
+  const int ranks_, failing_;
   HostCommunicatorHub world_;
   test::HostConnections connections_;
   const std::string introduction_;
@@ -108,17 +117,53 @@ TEST(StartUp, OnOneNodeTakesThreeRoundsAlsoWithADevice) {
   }
 }
 
-TEST(StartUp, OnSeveralNodesTakesFourRoundsAlsoWithADevice) {
+TEST(StartUp, OnSeveralNodesTakesFourRoundsAndOneToTimeADevice) {
   if (!network_uses_tcp()) GTEST_SKIP() << "this build has no network over TCP";
   if (test::kSanitized) GTEST_SKIP() << "sanitizers report what UCX does";
   for (const std::string device : {"cpu", "host"}) {
     for (const std::vector<std::string>& nodes :
          {std::vector<std::string>{"a", "b"}, {"a", "a", "b", "c"}}) {
       const int rounds = rounds_of(nodes, options_with(device));
-      EXPECT_EQ(rounds, 4) << device << " on " << nodes.size() << " ranks";
+      EXPECT_EQ(rounds, device == "cpu" ? 4 : 5) << device << " on " << nodes.size() << " ranks";
       EXPECT_LE(rounds, kMostRounds);
     }
   }
+}
+
+/// A rendezvous that loses its peers after a number of rounds.
+class LosingRendezvous final : public Rendezvous {
+ public:
+  LosingRendezvous(Rendezvous& other, int rounds) : other_(other), rounds_left_(rounds) {}
+  int rank() const override { return other_.rank(); }
+  int size() const override { return other_.size(); }
+  std::vector<std::string> all_gather(const std::string& mine) override {
+    if (rounds_left_-- > 0) return other_.all_gather(mine);
+    throw KoloError({.code = ErrorCode::kPeerLost, .what = "lost in the rendezvous"});
+  }
+
+ private:
+  Rendezvous& other_;
+  int rounds_left_;
+};
+
+// A collective before that would wait for the failed rank until its time limit.
+TEST(StartUp, ARankWhoseDeviceDoesNotConnectIsNoticedBeforeTheFirstCollective) {
+  if (!network_uses_tcp()) GTEST_SKIP() << "this build has no network over TCP";
+  if (test::kSanitized) GTEST_SKIP() << "sanitizers report what UCX does";
+  auto endpoints = make_memory_rendezvous(2, kLimit);
+  HostDevices devices(2, /*failing=*/1);
+  test::run_ranks(2, [&](const test::RankRun& run) {
+    LosingRendezvous rendezvous(*endpoints[static_cast<std::size_t>(run.rank())], 3);
+    Options options = options_with("host");
+    options.node_id = run.rank() == 0 ? "a" : "b";
+    try {
+      connect(rendezvous, options, devices.source());
+      ADD_FAILURE() << "did not fail";
+    } catch (const KoloError& error) {
+      const auto expected = run.rank() == 0 ? ErrorCode::kPeerLost : ErrorCode::kInternal;
+      EXPECT_EQ(error.error().code, expected) << error.what();
+    }
+  });
 }
 
 TEST(StartUp, WithKnownCostsADeviceTakesTheRoundOfTheLinks) {
