@@ -75,13 +75,16 @@ class CudaKernels final : public DeviceKernels {
 };
 
 /// One GPU, used through the CUDA runtime. The handle of a NativeStream is a cudaStream_t of this
-/// GPU; null is the GPU's legacy default stream.
+/// GPU; null is the GPU's legacy default stream. The destructor waits until memory of this device
+/// and of its communicators is freed, as `FreeingThread` says.
 class CudaDevice final : public Device {
  public:
   /// Opens GPU `index` of the GPUs visible to the process. Errors: those of `require_cuda`.
   explicit CudaDevice(int index);
 
   int index() const { return index_; }
+  /// The thread that frees memory of this device and of its communicators.
+  const std::shared_ptr<FreeingThread>& freeing() const { return freeing_; }
 
   std::string describe() const override { return description_; }
   /// Streams of communication have the highest priority: peers wait for their short kernels.

@@ -16,9 +16,9 @@ bool is_built_with_nccl() { return KOLO_NCCL != 0; }
 #if KOLO_NCCL
 namespace {
 
-int gpu_index(const Device& device) {
+const CudaDevice& as_gpu(const Device& device) {
   const auto* const gpu = dynamic_cast<const CudaDevice*>(&device);
-  if (gpu != nullptr) return gpu->index();
+  if (gpu != nullptr) return *gpu;
   throw KoloError({.code = ErrorCode::kConfig,
                    .what = "collectives among devices need NCCL, which needs GPUs, but this rank "
                            "computes on " +
@@ -28,19 +28,19 @@ int gpu_index(const Device& device) {
 }  // namespace
 
 std::string introduce_groups(int rank, const Device& device, const std::string& library) {
-  gpu_index(device);
+  as_gpu(device);
   return NcclDeviceCommunicator::introduce(rank, library);
 }
 
 DeviceCommunicators connect_groups(std::span<const std::string> introductions, int rank,
                                    const ProcessGrid& grid, Device& device,
                                    std::chrono::milliseconds deadline) {
-  const int index = gpu_index(device);
-  auto world = NcclDeviceCommunicator::connect(introductions, rank, index, deadline);
+  const CudaDevice& gpu = as_gpu(device);
+  auto world = NcclDeviceCommunicator::connect(introductions, rank, gpu, deadline);
   auto node = grid.num_nodes() > 1 ? world->split(grid.node(rank)) : nullptr;
   return {.node = std::move(node),
           .world = std::move(world),
-          .connector = std::make_unique<NcclConnector>(index, deadline)};
+          .connector = std::make_unique<NcclConnector>(gpu, deadline)};
 }
 
 #else

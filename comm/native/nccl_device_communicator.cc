@@ -96,26 +96,27 @@ std::string NcclDeviceCommunicator::introduce(int rank, const std::string& libra
 }
 
 std::unique_ptr<NcclDeviceCommunicator> NcclDeviceCommunicator::connect(
-    std::span<const std::string> introductions, int rank, int device, Milliseconds deadline) {
+    std::span<const std::string> introductions, int rank, const CudaDevice& device,
+    Milliseconds deadline) {
   const NcclIntroduction first = introduced(introductions.front());
   const int size = static_cast<int>(introductions.size());
   for (int other = 1; other < size; ++other) {
     const std::string& text = introductions[static_cast<std::size_t>(other)];
     check_same_nccl(first, other, introduced(text).version);
   }
-  return std::unique_ptr<NcclDeviceCommunicator>(new NcclDeviceCommunicator(
-      NcclCommunicator::connect(first.id, rank, size, device, deadline)));
+  return std::make_unique<NcclDeviceCommunicator>(
+      NcclCommunicator::connect(first.id, rank, size, device.index(), deadline), device.freeing());
 }
 
 std::unique_ptr<NcclDeviceCommunicator> NcclDeviceCommunicator::split(int color) {
   check(state_ == CommunicatorState::kActive && color >= 0,
         "an active group is split by colors from 0");
-  return std::unique_ptr<NcclDeviceCommunicator>(
-      new NcclDeviceCommunicator(communicator_->split(color, rank_)));
+  return std::make_unique<NcclDeviceCommunicator>(communicator_->split(color, rank_), freeing_);
 }
 
-NcclDeviceCommunicator::NcclDeviceCommunicator(std::shared_ptr<NcclCommunicator> communicator)
-    : communicator_(std::move(communicator)) {
+NcclDeviceCommunicator::NcclDeviceCommunicator(std::shared_ptr<NcclCommunicator> communicator,
+                                               std::shared_ptr<FreeingThread> freeing)
+    : communicator_(std::move(communicator)), freeing_(std::move(freeing)) {
   const ncclComm_t comm = communicator_->get();
   require_nccl(nccl().ncclCommUserRank(comm, &rank_), comm, "ncclCommUserRank");
   require_nccl(nccl().ncclCommCount(comm, &size_), comm, "ncclCommCount");
@@ -320,8 +321,10 @@ namespace {
 class NcclConnectingCommunicator final : public ConnectingCommunicator {
  public:
   NcclConnectingCommunicator(std::shared_ptr<NcclCommunicator> communicator,
+                             std::shared_ptr<FreeingThread> freeing,
                              std::chrono::milliseconds deadline)
       : communicator_(std::move(communicator)),
+        freeing_(std::move(freeing)),
         give_up_(std::chrono::steady_clock::now() + deadline) {}
   ~NcclConnectingCommunicator() override {
     if (communicator_) communicator_->begin_abort();
@@ -334,11 +337,13 @@ class NcclConnectingCommunicator final : public ConnectingCommunicator {
     const bool is_late = std::chrono::steady_clock::now() >= give_up_;
     if (state == ncclInProgress && !is_late) return nullptr;
     require_nccl(state, communicator_->get(), "connecting the ranks of a group");
-    return std::make_unique<NcclDeviceCommunicator>(std::exchange(communicator_, nullptr));
+    return std::make_unique<NcclDeviceCommunicator>(std::exchange(communicator_, nullptr),
+                                                    freeing_);
   }
 
  private:
   std::shared_ptr<NcclCommunicator> communicator_;
+  const std::shared_ptr<FreeingThread> freeing_;
   const std::chrono::steady_clock::time_point give_up_;
 };
 
@@ -372,9 +377,10 @@ std::unique_ptr<ConnectingCommunicator> NcclConnector::connect(std::span<const s
                                                                int rank, int size) {
   const NcclIntroduction first = NcclIntroduction::from_bytes(unique_id);
   check_same_nccl(first, rank, checked_nccl_version());
+  const int index = device_.index();
   return std::make_unique<NcclConnectingCommunicator>(
-      NcclCommunicator::begin(first.id, rank, size, device_, deadline_, blocks_of_group(device_)),
-      deadline_);
+      NcclCommunicator::begin(first.id, rank, size, index, deadline_, blocks_of_group(index)),
+      device_.freeing(), deadline_);
 }
 
 }  // namespace kolo

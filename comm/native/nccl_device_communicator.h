@@ -14,6 +14,7 @@
 
 namespace kolo {
 
+class CudaDevice;
 class NcclCommunicator;
 
 /// A group of ranks that run collectives by NCCL. Each rank is one process with one GPU.
@@ -37,15 +38,16 @@ class NcclDeviceCommunicator final : public DeviceCommunicator {
   /// `introduce`, by rank. Collective; blocks. Errors: KoloError(kConfig) if NCCL's versions
   /// differ, kTimeout after `deadline`, kPeerLost or kInternal with NCCL's reason.
   static std::unique_ptr<NcclDeviceCommunicator> connect(std::span<const std::string> introductions,
-                                                         int rank, int device,
+                                                         int rank, const CudaDevice& device,
                                                          Milliseconds deadline);
 
   /// Connects the ranks that pass the same `color`, at least 0. Collective among all ranks of this
   /// group. Errors: those of `connect`; both groups are then aborted.
   std::unique_ptr<NcclDeviceCommunicator> split(int color);
 
-  /// Wraps a connected communicator.
-  explicit NcclDeviceCommunicator(std::shared_ptr<NcclCommunicator> communicator);
+  /// Wraps a connected communicator, whose memory `freeing` frees.
+  NcclDeviceCommunicator(std::shared_ptr<NcclCommunicator> communicator,
+                         std::shared_ptr<FreeingThread> freeing);
   ~NcclDeviceCommunicator() override;
   NcclDeviceCommunicator(const NcclDeviceCommunicator&) = delete;
   NcclDeviceCommunicator& operator=(const NcclDeviceCommunicator&) = delete;
@@ -85,7 +87,7 @@ class NcclDeviceCommunicator final : public DeviceCommunicator {
 
   // Both are shared with registered memory.
   std::shared_ptr<NcclCommunicator> communicator_;
-  std::shared_ptr<FreeingThread> freeing_ = std::make_shared<FreeingThread>();
+  std::shared_ptr<FreeingThread> freeing_;
   int rank_ = 0;
   int size_ = 0;
   CommunicatorState state_ = CommunicatorState::kActive;
@@ -100,8 +102,9 @@ class NcclConnector final : public CommunicatorConnector {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  /// `device` is the index of this rank's GPU.
-  NcclConnector(int device, Milliseconds deadline) : device_(device), deadline_(deadline) {}
+  /// `device`, this rank's GPU, must outlive this object and the groups.
+  NcclConnector(const CudaDevice& device, Milliseconds deadline)
+      : device_(device), deadline_(deadline) {}
 
   std::size_t unique_id_bytes() const override;
   std::vector<std::byte> make_unique_id() override;
@@ -109,7 +112,7 @@ class NcclConnector final : public CommunicatorConnector {
                                                   int size) override;
 
  private:
-  const int device_;
+  const CudaDevice& device_;
   const Milliseconds deadline_;
 };
 

@@ -208,7 +208,7 @@ ncclResult_t ncclMemAlloc(void** memory, size_t bytes) {
 
 ncclResult_t ncclMemFree(void* memory) {
   fake_nccl().record("ncclMemFree");
-  kolo::test::refuse_during_capture();
+  kolo::test::wait_for_device();
   kolo::test::fake_cuda().free(memory);
   return ncclSuccess;
 }

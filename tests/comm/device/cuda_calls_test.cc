@@ -28,9 +28,9 @@ constexpr milliseconds kAmple{30'000};  // a deadline that should not pass
 
 class CudaCalls : public testing::Test {
  protected:
-  static std::unique_ptr<NcclDeviceCommunicator> connect() {
+  static std::unique_ptr<NcclDeviceCommunicator> connect(const CudaDevice& device) {
     const std::vector<std::string> alone{NcclDeviceCommunicator::introduce(0)};
-    return NcclDeviceCommunicator::connect(alone, 0, 0, kAmple);
+    return NcclDeviceCommunicator::connect(alone, 0, device, kAmple);
   }
 
   /// Uses everything that a device and a communicator offer.
@@ -52,7 +52,7 @@ class CudaCalls : public testing::Test {
     EXPECT_TRUE(event->done());
     EXPECT_EQ(device.foreign_memory(memory.data()), "");
     for (const bool aborts : {false, true}) {
-      const auto group = connect();
+      const auto group = connect(device);
       const DeviceMemory registered = group->allocate(64);
       group->all_reduce(*stream, source, memory.data(), 16, DType::kFloat32, ReduceOp::kSum);
       EXPECT_FALSE(group->async_error());
@@ -145,13 +145,18 @@ TEST_F(CudaCalls, FreeingDoesNotWaitForTheDevice) {
   CudaDevice device(0);
   DeviceMemory memory = device.allocate(64, MemoryKind::kDevice);
   DeviceMemory pinned = device.allocate(64, MemoryKind::kPinned);
-  const auto group = connect();
+  auto group = connect(device);
   DeviceMemory registered = group->allocate(64);
   fake_nccl().allocates = false;
   DeviceMemory ordinary = group->allocate(64);
   fake_cuda().spins = true;
   for (DeviceMemory* each : {&memory, &pinned, &registered, &ordinary}) *each = {};
+  testing::internal::CaptureStderr();
+  group.reset();  // The end of a group does not wait, either.
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "nothing was given up";
   EXPECT_EQ(fake_cuda().waits, 0) << "another thread waits";
+  EXPECT_EQ(fake_cuda().in_use(), 4U);
+  fake_cuda().spins = false;
   while (fake_cuda().in_use() > 0) std::this_thread::yield();
   EXPECT_EQ(fake_nccl().called("cudaFree"), 2);
   EXPECT_EQ(fake_nccl().called("cudaFreeHost"), 1);
@@ -216,9 +221,10 @@ TEST_F(CudaCalls, KernelsAreLoadedBeforeAnyIsLaunched) {
 }
 
 TEST_F(CudaCalls, AGroupTakesItsShareOfTheDevice) {
-  connect();
+  const CudaDevice device(0);
+  connect(device);
   EXPECT_EQ(fake_nccl().most_blocks, NCCL_CONFIG_UNDEF_INT) << "NCCL decides for the job";
-  NcclConnector connector(0, kAmple);
+  NcclConnector connector(device, kAmple);
   connector.connect(connector.make_unique_id(), 0, 2).reset();
   EXPECT_EQ(fake_nccl().most_blocks, 132 / 8);
   while (fake_nccl().called("aborted") < 2) std::this_thread::yield();

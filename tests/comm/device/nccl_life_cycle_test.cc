@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "comm/base/error.h"
+#include "comm/device/cuda_device.h"
 #include "comm/device/cuda_stream.h"
 #include "comm/native/nccl_device_communicator.h"
 #include "tests/support/fake_nccl.h"
@@ -25,7 +26,7 @@ class NcclLifeCycle : public testing::Test {
  protected:
   std::unique_ptr<NcclDeviceCommunicator> connect(milliseconds deadline = kLate) {
     const std::vector<std::string> alone{NcclDeviceCommunicator::introduce(0)};
-    return NcclDeviceCommunicator::connect(alone, 0, 0, deadline);
+    return NcclDeviceCommunicator::connect(alone, 0, device_, deadline);
   }
 
   void all_reduce(NcclDeviceCommunicator& group) {
@@ -47,6 +48,7 @@ class NcclLifeCycle : public testing::Test {
   }
 
   const FakeNcclScope scope_;
+  const CudaDevice device_{0};
   CudaStream stream_{0};
 };
 
@@ -74,7 +76,7 @@ TEST_F(NcclLifeCycle, WhatIsInProgressIsWaitedForAndEndsInOrder) {
 TEST_F(NcclLifeCycle, PartsOfDifferentLengthsAreCallsOfOneLaunch) {
   const std::vector<std::string> three(3, NcclDeviceCommunicator::introduce(0));
   fake_nccl().polls_in_progress = 3;
-  const auto group = NcclDeviceCommunicator::connect(three, 1, 0, kLate);
+  const auto group = NcclDeviceCommunicator::connect(three, 1, device_, kLate);
   const std::vector<std::size_t> even{4, 4, 4}, uneven{2, 0, 5};
   std::vector<float> in(12), out(12);
   const auto reduce = [&](const std::vector<std::size_t>& counts) {
@@ -108,7 +110,7 @@ TEST_F(NcclLifeCycle, PartsOfDifferentLengthsAreCallsOfOneLaunch) {
 
 TEST_F(NcclLifeCycle, SeveralTensorsAreOneLaunch) {
   const std::vector<std::string> three(3, NcclDeviceCommunicator::introduce(0));
-  const auto group = NcclDeviceCommunicator::connect(three, 1, 0, kLate);
+  const auto group = NcclDeviceCommunicator::connect(three, 1, device_, kLate);
   const std::vector<std::size_t> even{4, 4, 4}, uneven{2, 0, 5}, none(3);
   std::vector<float> in(20), out(20);
   const std::vector<GroupTensor> tensors{{in.data(), out.data(), even},
@@ -139,7 +141,7 @@ TEST_F(NcclLifeCycle, ALaunchOfSeveralCallsThatDoesNotComeIsATimeOut) {
 }
 
 TEST_F(NcclLifeCycle, AFurtherGroupConnectsWithoutWaiting) {
-  NcclConnector connector(0, kLate);
+  NcclConnector connector(device_, kLate);
   const std::vector<std::byte> unique_id = connector.make_unique_id();
   EXPECT_EQ(unique_id.size(), connector.unique_id_bytes());
   fake_nccl().polls_in_progress = 3;
@@ -154,7 +156,7 @@ TEST_F(NcclLifeCycle, AFurtherGroupConnectsWithoutWaiting) {
 }
 
 TEST_F(NcclLifeCycle, AFurtherGroupThatDoesNotConnectIsATimeOutAndAborted) {
-  NcclConnector connector(0, kSoon);
+  NcclConnector connector(device_, kSoon);
   const std::vector<std::byte> unique_id = connector.make_unique_id();
   fake_nccl().stuck = true;
   auto connecting = connector.connect(unique_id, 0, 2);
@@ -167,7 +169,7 @@ TEST_F(NcclLifeCycle, AFurtherGroupThatDoesNotConnectIsATimeOutAndAborted) {
 }
 
 TEST_F(NcclLifeCycle, AFurtherGroupOfOtherVersionsIsAConfigurationError) {
-  NcclConnector connector(0, kLate);
+  NcclConnector connector(device_, kLate);
   const std::vector<std::byte> unique_id = connector.make_unique_id();
   fake_nccl().version = NCCL_VERSION_CODE + 1;
   EXPECT_EQ(code_of([&] { connector.connect(unique_id, 1, 2); }), ErrorCode::kConfig);
@@ -263,6 +265,7 @@ TEST_F(NcclLifeCycle, MemoryThatOutlivesItsGroupIsOnlyFreed) {
     EXPECT_EQ(memory.kind(), MemoryKind::kDevice);
     group.reset();
   }
+  wait_until_called("ncclMemFree", 1);
   EXPECT_THAT(fake_nccl().calls(),
               ElementsAre("init", "ncclMemAlloc", "register", "abort", "aborted", "ncclMemFree"));
 }
@@ -307,7 +310,7 @@ TEST_F(BlockingNccl, CallsAreNotPolledAndTheEndIsTheSame) {
 TEST_F(BlockingNccl, ConnectingHasADeadlineAndBlocksNoOther) {
   fake_nccl().close_gate();
   EXPECT_EQ(code_of([&] { connect(kSoon); }), ErrorCode::kTimeout);
-  NcclConnector connector(0, kLate);
+  NcclConnector connector(device_, kLate);
   auto connecting = connector.connect(connector.make_unique_id(), 0, 2);
   EXPECT_EQ(connecting->poll(), nullptr);
   fake_nccl().open_gate();
@@ -326,7 +329,7 @@ TEST_F(NcclLifeCycle, RanksWithDifferentVersionsAreAConfigurationError) {
   const int older = NCCL_VERSION_CODE - 1;
   std::vector<std::string> two(2, NcclDeviceCommunicator::introduce(0));
   std::memcpy(two[1].data(), &older, sizeof(older));
-  EXPECT_EQ(code_of([&] { NcclDeviceCommunicator::connect(two, 0, 0, kSoon); }),
+  EXPECT_EQ(code_of([&] { NcclDeviceCommunicator::connect(two, 0, device_, kSoon); }),
             ErrorCode::kConfig);
   EXPECT_EQ(fake_nccl().called("init"), 0);
 }

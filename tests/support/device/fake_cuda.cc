@@ -22,11 +22,18 @@ std::unique_ptr<FakeCuda>& current_cuda() {
 thread_local int device_of_thread = 0;
 thread_local cudaStreamCaptureMode mode_of_thread = cudaStreamCaptureModeGlobal;
 
-/// Notes a call that waits for all work of the device.
+}  // namespace
+
 cudaError_t wait_for_device() {
-  if (fake_cuda().spins && std::this_thread::get_id() == fake_cuda().maker) ++fake_cuda().waits;
+  if (std::this_thread::get_id() == fake_cuda().maker) {
+    if (fake_cuda().spins) ++fake_cuda().waits;
+  } else {
+    while (fake_cuda().spins) std::this_thread::yield();
+  }
   return refuse_during_capture();
 }
+
+namespace {
 
 cudaError_t allocated(void** data, std::size_t bytes, cudaMemoryType kind) {
   *data = fake_cuda().allocate(bytes, kind);
@@ -210,8 +217,9 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
 
 cudaError_t cudaFree(void* data) {
   fake_nccl().record("cudaFree");
+  const cudaError_t status = wait_for_device();
   fake_cuda().free(data);
-  return wait_for_device();
+  return status;
 }
 
 cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t) {
@@ -234,8 +242,9 @@ cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned int) {
 
 cudaError_t cudaFreeHost(void* data) {
   fake_nccl().record("cudaFreeHost");
+  const cudaError_t status = wait_for_device();
   fake_cuda().free(data);
-  return wait_for_device();
+  return status;
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data) {

@@ -63,6 +63,9 @@ struct FakeCuda {
 FakeCuda& fake_cuda();
 void renew_fake_cuda();
 
+/// Waits until no kernel spins; the thread that made the runtime only counts the call. Returns as
+/// `refuse_during_capture`.
+cudaError_t wait_for_device();
 /// Returns the error of a call that a capture forbids to this thread; notes that it is lost.
 cudaError_t refuse_during_capture();
 
