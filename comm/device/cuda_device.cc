@@ -191,8 +191,9 @@ DeviceMemory CudaDevice::allocate(std::size_t bytes, MemoryKind kind) {
   const std::size_t taken = std::max<std::size_t>(bytes, 1);
   const bool pinned = kind == MemoryKind::kPinned;
   void* data = nullptr;
-  const cudaError_t status =
-      pinned ? cudaHostAlloc(&data, taken, cudaHostAllocPortable) : cudaMalloc(&data, taken);
+  const cudaError_t status = allocate_patiently(*freeing_, [&] {
+    return pinned ? cudaHostAlloc(&data, taken, cudaHostAllocPortable) : cudaMalloc(&data, taken);
+  });
   if (status != cudaSuccess) {
     require_cuda(status,
                  fmt::format("{} of {} bytes of {} memory", pinned ? "cudaHostAlloc" : "cudaMalloc",

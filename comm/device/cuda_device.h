@@ -57,6 +57,16 @@ void close_on(int device, Close&& close) noexcept {
   }
 }
 
+/// Calls `allocate`. If memory is short, waits until `freeing` has freed its own, and calls it once
+/// more.
+template <typename Allocate>
+cudaError_t allocate_patiently(FreeingThread& freeing, Allocate&& allocate) {
+  const cudaError_t status = allocate();
+  if (status != cudaErrorMemoryAllocation || !freeing.finish()) return status;
+  (void)cudaGetLastError();  // clears the error, so that no later call reports it
+  return allocate();
+}
+
 /// Kernels on CUDA streams; see comm/device/kernels/. Stateless. Threads: any.
 class CudaKernels final : public DeviceKernels {
  public:

@@ -18,6 +18,11 @@ struct FreeingThread::Queue {
   std::deque<std::function<void()>> waiting KOLO_GUARDED_BY(mutex);
   bool has_thread KOLO_GUARDED_BY(mutex) = false;
 
+  bool wait_until_over(MutexLock& lock) KOLO_REQUIRES(mutex) {
+    return emptied.wait_for(lock, kLongestWait,
+                            [this]() KOLO_REQUIRES(mutex) { return !has_thread; });
+  }
+
   /// Takes the next call. If there is none, the thread ends.
   std::optional<std::function<void()>> next() {
     const MutexLock lock(mutex);
@@ -36,10 +41,14 @@ FreeingThread::FreeingThread() : queue_(std::make_shared<Queue>()) {}
 
 FreeingThread::~FreeingThread() {
   MutexLock lock(queue_->mutex);
-  const auto is_over = [this]() KOLO_REQUIRES(queue_->mutex) { return !queue_->has_thread; };
-  if (!queue_->emptied.wait_for(lock, kLongestWait, is_over)) {
+  if (!queue_->wait_until_over(lock)) {
     log::warn("memory of a device could not be freed, because the device works on; it is left");
   }
+}
+
+bool FreeingThread::finish() {
+  MutexLock lock(queue_->mutex);
+  return queue_->has_thread && queue_->wait_until_over(lock);
 }
 
 void FreeingThread::run(std::function<void()> free) noexcept {

@@ -23,6 +23,9 @@ class FreeingThread {
   /// Calls `free` later, in the order of these calls. `free` must not throw.
   void run(std::function<void()> free) noexcept;
 
+  /// Waits like the destructor. Returns whether there was memory to free, and all of it is free.
+  bool finish();
+
  private:
   struct Queue;
   const std::shared_ptr<Queue> queue_;  ///< Shared with the thread, which may be left behind.

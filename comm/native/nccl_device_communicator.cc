@@ -140,13 +140,15 @@ DeviceMemory NcclDeviceCommunicator::allocate(std::size_t bytes) {
   const std::size_t size = std::max<std::size_t>(bytes, 1);
   CommunicatorMemory memory{.communicator = communicator_, .thread = freeing_};
   void* data = nullptr;
-  const ncclResult_t allocated = nccl().ncclMemAlloc(&data, size);
-  memory.is_from_nccl = allocated == ncclSuccess;
-  if (!memory.is_from_nccl) {
+  const auto take = [&] {
+    const ncclResult_t allocated = nccl().ncclMemAlloc(&data, size);
+    memory.is_from_nccl = allocated == ncclSuccess;
+    if (memory.is_from_nccl) return cudaSuccess;
     log::debug(nccl_error(allocated, nullptr, "ncclMemAlloc, so cudaMalloc is used").to_string());
     (void)cudaGetLastError();  // clears the error, so that no later call reports it
-    require_cuda(cudaMalloc(&data, size), fmt::format("cudaMalloc of {} bytes", size));
-  }
+    return cudaMalloc(&data, size);
+  };
+  require_cuda(allocate_patiently(*freeing_, take), fmt::format("cudaMalloc of {} bytes", size));
   const ncclComm_t comm = communicator_->get();
   const ncclResult_t registered =
       communicator_->settle(nccl().ncclCommRegister(comm, data, size, &memory.registration));

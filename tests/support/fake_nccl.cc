@@ -203,7 +203,7 @@ ncclResult_t ncclMemAlloc(void** memory, size_t bytes) {
   fake_nccl().record("ncclMemAlloc");
   kolo::test::refuse_during_capture();
   *memory = kolo::test::fake_cuda().allocate(bytes, cudaMemoryTypeDevice);
-  return ncclSuccess;
+  return *memory != nullptr ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 ncclResult_t ncclMemFree(void* memory) {

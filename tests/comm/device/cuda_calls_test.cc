@@ -2,10 +2,13 @@
 // program forbids, none that waits for work that may not end, and none about memory of another
 // device.
 
+#include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -161,6 +164,33 @@ TEST_F(CudaCalls, FreeingDoesNotWaitForTheDevice) {
   EXPECT_EQ(fake_nccl().called("cudaFree"), 2);
   EXPECT_EQ(fake_nccl().called("cudaFreeHost"), 1);
   EXPECT_EQ(fake_nccl().called("ncclMemFree"), 1);
+}
+
+// A buffer that grows is freed and allocated again; on a full GPU it needs its own old memory.
+TEST_F(CudaCalls, MemoryThatIsBeingFreedIsThereForTheNextAllocation) {
+  CudaDevice device(0);
+  const auto group = connect(device);
+  const std::vector<std::pair<std::string, std::function<DeviceMemory()>>> allocations = {
+      {"cudaMalloc", [&] { return device.allocate(64, MemoryKind::kDevice); }},
+      {"cudaHostAlloc", [&] { return device.allocate(64, MemoryKind::kPinned); }},
+      {"cudaMalloc", [&] { return group->allocate(64); }}};
+  for (const auto& [call, allocate] : allocations) {
+    DeviceMemory old = device.allocate(64, MemoryKind::kDevice);
+    fake_cuda().room = 1;
+    EXPECT_THROW(allocate(), KoloError) << "nothing is being freed";
+    fake_cuda().spins = true;
+    old = {};
+    const auto refused = fake_nccl().called(call) + 1;
+    std::thread device_ends([&, &name = call] {
+      while (fake_nccl().called(name) < refused) std::this_thread::yield();
+      fake_cuda().spins = false;
+    });
+    EXPECT_NO_THROW(allocate()) << call;
+    device_ends.join();
+    while (fake_cuda().in_use() > 0) std::this_thread::yield();
+    fake_cuda().room = SIZE_MAX;
+  }
+  EXPECT_EQ(fake_nccl().called("ncclMemFree"), 1) << "the second attempt asks NCCL again";
 }
 
 TEST_F(CudaCalls, ADeviceEndsWhenAllItsMemoryIsFreed) {

@@ -37,7 +37,7 @@ namespace {
 
 cudaError_t allocated(void** data, std::size_t bytes, cudaMemoryType kind) {
   *data = fake_cuda().allocate(bytes, kind);
-  return cudaSuccess;
+  return *data != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
 }  // namespace
@@ -47,8 +47,9 @@ FakeCuda::~FakeCuda() {
 }
 
 void* FakeCuda::allocate(std::size_t bytes, cudaMemoryType kind) {
-  char* const data = static_cast<char*>(std::malloc(bytes));
   const MutexLock lock(mutex_);
+  if (blocks_.size() >= room) return nullptr;
+  char* const data = static_cast<char*>(std::malloc(bytes));
   cudaPointerAttributes attributes{};
   attributes.type = kind;
   attributes.device = device_of_thread;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -32,12 +33,14 @@ struct FakeCuda {
   /// Number of calls, by the thread that made this object, that would wait for a kernel that spins.
   std::atomic<int> waits{0};
   const std::thread::id maker = std::this_thread::get_id();
+  /// The most allocations at a time; more are an error for lack of memory.
+  std::atomic<std::size_t> room{SIZE_MAX};
   std::atomic<int> last_priority{0};  ///< That of the last stream; 0 is normal, -5 the highest.
   /// Number of kernels that were launched before they were loaded.
   std::atomic<int> lazy_loads{0};
   std::atomic<int> launches{0};
 
-  /// Allocates memory of a kind on the current device of the thread.
+  /// Allocates memory of a kind on the current device of the thread; null if there is no room.
   void* allocate(std::size_t bytes, cudaMemoryType kind) KOLO_EXCLUDES(mutex_);
   void free(void* data) KOLO_EXCLUDES(mutex_);
   /// Returns the attributes of the memory that contains `data`.
