@@ -48,14 +48,14 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const ncclUniqueId& 
 }
 
 template <typename Call>
-ncclResult_t NcclCommunicator::connect_by(Call call) {
+ncclResult_t NcclCommunicator::begin_call(Call call) {
   if (!may_block()) return call();
   std::packaged_task<ncclResult_t()> task(
       [self = shared_from_this(), call = std::move(call)]() mutable {
         const CudaDeviceGuard guard(self->device_);
         return call();
       });
-  connected_ = task.get_future().share();
+  blocking_ = task.get_future().share();
   std::thread(std::move(task)).detach();
   return ncclInProgress;
 }
@@ -70,7 +70,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::begin(const ncclUniqueId& id
   const auto init = [comm = &made->comm_, size, id, rank, config]() mutable {
     return nccl().ncclCommInitRankConfig(comm, size, id, rank, &config);
   };
-  const ncclResult_t result = made->connect_by(init);
+  const ncclResult_t result = made->begin_call(init);
   if (result == ncclSuccess || result == ncclInProgress) return made;
   const Error error = nccl_error(result, made->get(), "connecting the ranks");
   made->begin_abort();
@@ -84,7 +84,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::split(int color, int rank) {
                        config = make_config()]() mutable {
     return nccl().ncclCommSplit(parent, color, rank, child, &config);
   };
-  ncclResult_t result = connecting_->connect_by(divide);
+  ncclResult_t result = connecting_->begin_call(divide);
   // NCCL sets the child's handle once the parent has settled; the child settles separately.
   if (result == ncclSuccess || result == ncclInProgress) result = settle(ncclInProgress);
   if (result == ncclSuccess) result = connecting_->settle(ncclInProgress);
@@ -98,14 +98,13 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::split(int color, int rank) {
   return std::exchange(connecting_, nullptr);
 }
 
-bool NcclCommunicator::is_connecting() const {
-  return connected_.valid() &&
-         connected_.wait_for(Milliseconds::zero()) != std::future_status::ready;
+bool NcclCommunicator::is_blocked() const {
+  return blocking_.valid() && blocking_.wait_for(Milliseconds::zero()) != std::future_status::ready;
 }
 
 ncclResult_t NcclCommunicator::state() const {
-  if (is_connecting()) return ncclInProgress;
-  if (connected_.valid() && connected_.get() != ncclSuccess) return connected_.get();
+  if (is_blocked()) return ncclInProgress;
+  if (blocking_.valid() && blocking_.get() != ncclSuccess) return blocking_.get();
   const CudaDeviceGuard guard(device_);  // for captures: see there
   ncclResult_t state = ncclSuccess;
   const ncclResult_t result = nccl().ncclCommGetAsyncError(comm_, &state);
@@ -127,12 +126,14 @@ ncclResult_t NcclCommunicator::settle(ncclResult_t result) const {
 }
 
 void NcclCommunicator::begin_abort() noexcept {
-  if (get() == nullptr) return;
+  if (abort_.valid() || (!is_blocked() && comm_ == nullptr)) return;
   try {
     // On a separate thread, because NCCL may wait for the device, and thereby for the abort of
-    // another communicator.
-    std::packaged_task<void()> abort([self = shared_from_this(),
-                                      comm = std::exchange(comm_, nullptr)] {
+    // another communicator. While a blocking call runs, NCCL takes no other.
+    std::packaged_task<void()> abort([self = shared_from_this(), before = blocking_] {
+      if (before.valid()) before.wait();
+      const ncclComm_t comm = std::exchange(self->comm_, nullptr);
+      if (comm == nullptr) return;  // It was not connected.
       close_on(self->device_, [comm] { log_nccl(nccl().ncclCommAbort(comm), "ncclCommAbort"); });
     });
     std::future<void> aborted = abort.get_future();
@@ -149,7 +150,7 @@ bool NcclCommunicator::wait_aborted(Milliseconds within) const {
 
 ncclResult_t NcclCommunicator::begin_end() {
   const CudaDeviceGuard guard(device_);
-  return nccl().ncclCommFinalize(comm_);
+  return begin_call([comm = comm_] { return nccl().ncclCommFinalize(comm); });
 }
 
 void NcclCommunicator::destroy() noexcept {

@@ -13,7 +13,8 @@ namespace kolo {
 /// An NCCL communicator. Unless NCCL_COMM_BLOCKING is 1, it is non-blocking: NCCL works on
 /// background threads, and `settle` polls the result until a deadline. Launches must be settled,
 /// too: a call that returns ncclInProgress has not enqueued anything yet. The calls of a blocking
-/// communicator need no such thread, but only connecting has a deadline: it runs on a thread.
+/// communicator need no such thread, except to connect and to end: only these have a deadline. An
+/// abort meanwhile begins when such a call returns.
 ///
 /// An orderly end is `begin_end`, polling `state`, and `destroy`; otherwise call `begin_abort`.
 /// Without either, the NCCL object is leaked.
@@ -45,8 +46,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
 
   int device() const { return device_; }
   /// The NCCL handle. Null after the end, once an abort has begun, or while a blocking call
-  /// connects it.
-  ncclComm_t get() const { return is_connecting() ? nullptr : comm_; }
+  /// connects or ends it.
+  ncclComm_t get() const { return is_blocked() || abort_.valid() ? nullptr : comm_; }
 
   /// State of the communicator: ncclSuccess, ncclInProgress or its first failure.
   ncclResult_t state() const;
@@ -64,17 +65,17 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   void destroy() noexcept;
 
  private:
-  /// Calls `call`, which connects this communicator; if it blocks, on a thread, which keeps this
-  /// object.
+  /// Calls `call`, which connects or ends this communicator; if it blocks, on a thread, which keeps
+  /// this object.
   template <typename Call>
-  ncclResult_t connect_by(Call call);
-  bool is_connecting() const;
+  ncclResult_t begin_call(Call call);
+  bool is_blocked() const;
 
   const int device_;
   const Milliseconds deadline_;
   ncclComm_t comm_ = nullptr;  ///< NCCL writes here until the communicator is connected.
   std::shared_ptr<NcclCommunicator> connecting_;  ///< The child of a `split` in progress.
-  std::shared_future<ncclResult_t> connected_;    ///< Of a blocking call.
+  std::shared_future<ncclResult_t> blocking_;     ///< The last blocking call on a thread.
   std::future<void> abort_;
 };
 

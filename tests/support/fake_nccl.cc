@@ -178,6 +178,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   fake_nccl().record("finalize");
   kolo::test::refuse_during_capture();
+  if (comm->blocks) fake_nccl().pass_gate(0);
   return begin(*comm);
 }
 

@@ -28,7 +28,7 @@ struct FakeNccl {
   std::ptrdiff_t hangs = -1;  ///< The abort that a closed gate blocks, counted from 0; -1: all.
   std::atomic<int> most_blocks{0};  ///< `maxCTAs` of the last communicator.
 
-  /// Makes aborts, and calls that connect blocking communicators, block until `open_gate` is
+  /// Makes aborts, and calls that connect or end blocking communicators, block until `open_gate` is
   /// called.
   void close_gate();
   void open_gate();

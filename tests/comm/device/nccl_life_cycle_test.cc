@@ -300,6 +300,7 @@ TEST_F(BlockingNccl, CallsAreNotPolledAndTheEndIsTheSame) {
   all_reduce(*world);
   for (NcclDeviceCommunicator* group : {node.get(), world.get()}) {
     EXPECT_FALSE(group->async_error());
+    while (group->finalize() == CommunicatorState::kFinalizing) std::this_thread::yield();
     EXPECT_EQ(group->finalize(), CommunicatorState::kFinalized);
   }
   EXPECT_THAT(fake_nccl().calls(),
@@ -317,7 +318,21 @@ TEST_F(BlockingNccl, ConnectingHasADeadlineAndBlocksNoOther) {
   std::unique_ptr<DeviceCommunicator> group;
   while (!group) group = connecting->poll();
   EXPECT_TRUE(group->abort(kLate));
-  EXPECT_EQ(fake_nccl().called("aborted"), 1) << "what had not connected is left behind";
+  wait_until_called("aborted", 2);  // Also what connected after its deadline.
+}
+
+TEST_F(BlockingNccl, TheEndBlocksNobodyAndIsAbortedOnceItReturns) {
+  const auto group = connect();
+  fake_nccl().close_gate();
+  EXPECT_EQ(group->finalize(), CommunicatorState::kFinalizing);
+  wait_until_called("finalize", 1);
+  EXPECT_EQ(group->finalize(), CommunicatorState::kFinalizing);
+  EXPECT_FALSE(group->async_error());
+  EXPECT_FALSE(group->abort(milliseconds(1)));
+  EXPECT_EQ(fake_nccl().called("abort"), 0) << "another call runs";
+  fake_nccl().open_gate();
+  EXPECT_TRUE(group->abort(kLate));
+  EXPECT_THAT(fake_nccl().calls(), ElementsAre("blocking init", "finalize", "abort", "aborted"));
 }
 
 TEST_F(NcclLifeCycle, AnotherMajorVersionIsAConfigurationError) {
