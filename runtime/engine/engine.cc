@@ -286,7 +286,8 @@ void Engine::apply(const Frame& decision) {
 
 bool Engine::device_busy() const {
   return executor_.device_busy() || bounced_messages_.is_copying() ||
-         composite_ops_.awaits_device() || (streams_ && failure_ && !ended());
+         composite_ops_.awaits_device() || (joining_.is_busy() && gradients_.awaits_device()) ||
+         (streams_ && failure_ && !ended());
 }
 
 bool Engine::idle() const {

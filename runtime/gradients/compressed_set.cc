@@ -150,16 +150,20 @@ void CompressedSet::append_to(Plan& plan) const {
   }
 }
 
-bool CompressedSet::is_finite() const {
+bool CompressedSet::is_finite() {
+  if (!advance_check()) device_check_->on->device.finish(*device_check_->ended);
   return buckets_.empty() ||
          (std::ranges::all_of(buckets_,
                               [](const auto& bucket) { return bucket.codec->finite(); }) &&
-          std::ranges::all_of(others_, all_finite) && are_others_finite_on_device());
+          std::ranges::all_of(others_, all_finite) &&
+          !(device_check_ && device_check_->flag.is_raised()));
 }
 
-bool CompressedSet::are_others_finite_on_device() const {
+bool CompressedSet::advance_check() {
   if (!device_check_) return true;
-  auto& [on, flag, ended] = *device_check_;
+  auto& [on, flag, ended, has_begun] = *device_check_;
+  if (has_begun) return ended->done();
+  has_begun = true;
   std::uint32_t* const raised = flag.begin(*on->stream);
   for (const BufferView& tensor : others_) {
     if (tensor.memory != MemoryKind::kDevice || !is_float(tensor.dtype)) continue;
@@ -168,11 +172,11 @@ bool CompressedSet::are_others_finite_on_device() const {
   }
   flag.end(*on->stream);
   on->stream->record(*ended);
-  on->device.finish(*ended);
-  return !flag.is_raised();
+  return false;
 }
 
 void CompressedSet::end_step(bool accepted) {
+  if (device_check_) device_check_->has_begun = false;
   bool is_new = false;
   for (const CompressedBucket& bucket : buckets_) {
     if (!bucket.codec->has_run()) {

@@ -75,11 +75,16 @@ class CompressedSet {
   /// Appends the compressed buckets to a plan that has only the dense ones.
   void append_to(Plan& plan) const;
 
+  // The next three functions are called in this order, after all buckets of an iteration are
+  // finished. Threads: one, without the lock of the iterations.
+
+  /// Begins to check the dense gradients in device memory, in the first call of an iteration.
+  /// Returns whether the check is over, so that `is_finite` does not wait. Never blocks.
+  bool advance_check();
   /// Returns whether all numbers that ranks sent in this iteration, compressed or dense, were
-  /// finite. Called after all buckets of the iteration are finished. Threads: the user's, without
-  /// the lock of the iterations. Cost: one read of the dense gradients, for which it waits if they
-  /// are in device memory; nothing without compressed buckets.
-  bool is_finite() const;
+  /// finite. Cost: one read of the dense gradients, for which it waits if they are in device
+  /// memory; nothing without compressed buckets.
+  bool is_finite();
   /// Called after `is_finite`. Accepts the step in all compressed buckets that ran, or discards it.
   void end_step(bool accepted);
 
@@ -109,10 +114,10 @@ class CompressedSet {
     std::shared_ptr<FeedbackStream> on;
     DeviceFlag flag;
     std::unique_ptr<Event> ended;
+    bool has_begun = false;  ///< In this iteration.
   };
 
   void find_others();
-  bool are_others_finite_on_device() const;
   /// Returns the compressed bucket of a gradient; null if the gradient is sent dense.
   const CompressedBucket* bucket_of(std::size_t gradient) const;
 

@@ -240,7 +240,7 @@ std::vector<std::size_t> GradientSetState::move_stand_in() {
     for (std::size_t i = 0; i < size_; ++i) take(mark_absent(i));
     take(mark_weights());
     iterations_.begin_wait();
-  } else if (iterations_.is_over()) {
+  } else if (iterations_.is_over() && compressed_.advance_check()) {
     stand_in_ = StandIn::kNone;
     wait(std::chrono::milliseconds(0));  // Returns at once.
   }

@@ -120,6 +120,8 @@ class GradientSetState final : public BucketOwner {
   std::string_view stand_in(std::uint64_t uses) override;
   /// Returns whether this rank, having joined, must begin or end an iteration without data.
   bool stands_in() const { return stand_in_ != StandIn::kNone; }
+  /// Returns whether the end of such an iteration awaits a check on the device.
+  bool awaits_check() const { return stand_in_ == StandIn::kUnderWay && iterations_.is_over(); }
   /// Begins or ends an iteration without data if possible. Returns the buckets that are ready.
   std::vector<std::size_t> move_stand_in();
   /// Returns all buckets, because an iteration of the set needs each of them.

@@ -139,6 +139,10 @@ bool GradientSets::move_stand_ins() {
   return is_idle;
 }
 
+bool GradientSets::awaits_device() const {
+  return std::ranges::any_of(agreed_, [](const auto& item) { return item.second->awaits_check(); });
+}
+
 void GradientSets::fail_all(const Error& error) noexcept {
   undecided_.clear();
   for (auto& [key, group] : proposed_) group->fail(error);

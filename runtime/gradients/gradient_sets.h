@@ -49,6 +49,8 @@ class GradientSets {
   /// Begins and ends the iterations that this rank, having joined, runs without data. Returns
   /// whether none is left.
   bool move_stand_ins();
+  /// Returns whether such an iteration awaits the device, which does not wake the driving thread.
+  bool awaits_device() const;
 
   /// Fails every set, because the job has failed.
   void fail_all(const Error& error) noexcept;

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
+#include "runtime/gradients/gradient_compression.h"
 #include "tests/runtime/join/joined_job.h"
+#include "tests/support/device/host_stream.h"
 
 namespace kolo::joined {
 namespace {
@@ -29,6 +32,63 @@ TEST(JoinedDevices, KeepMemoryFromOneOperationToTheNext) {
       EXPECT_EQ(now, allocations) << "use " << use;
     }
     allocations = now;
+  }
+}
+
+/// A set in device memory of two ranks, of which rank 1 joins at once.
+class SparseSteps {
+ public:
+  SparseSteps(std::vector<GradientSpec> gradients, std::uint64_t seed)
+      : job(ProcessGrid::with_node_sizes({2}), options(), seed, test::JobDevices{}),
+        stream_(job.device(0).make_stream()) {
+    for (GradientSpec& each : gradients) each.memory = MemoryKind::kDevice;
+    resolve_compression(gradients, CompressionRules::parse("topk(0.05)"));
+    sets = job.register_sets(gradients);
+    tickets_.push_back(join(job, 1));
+  }
+
+  /// Runs a step of rank 0. Its last gradient has this value everywhere, the others ones.
+  void step(float last) {
+    for (std::size_t g = 0; g < sets[0]->size(); ++g) {
+      const BufferView& view = sets[0]->view(g);
+      const float value = g + 1 == sets[0]->size() ? last : 1;
+      as_host(*stream_).enqueue([view, value] {
+        std::fill_n(static_cast<float*>(view.data), view.count, value);
+        return true;
+      });
+      test::mark(job.engine(0), *sets[0], g, NativeStream{stream_.get()});
+    }
+    job.run_until([&] { return sets[0]->iterations().is_over(); });
+    EXPECT_TRUE(sets[0]->wait(std::chrono::milliseconds(1)));
+  }
+  void end() {
+    tickets_.push_back(join(job, 0));
+    expect_all_joined(job, tickets_, "0");
+  }
+
+  EngineJob job;
+  std::vector<std::shared_ptr<GradientSetState>> sets;
+
+ private:
+  std::unique_ptr<Stream> stream_;
+  std::vector<std::shared_ptr<JoinTicket>> tickets_;
+};
+
+// All other work of the engine would wait, too. The check of dense gradients still counts.
+TEST(JoinedDevices, EndStepsOfTopKWithoutAWaitForTheDevice) {
+  for (unsigned seed = 0; seed < seeds(8); ++seed) {
+    SparseSteps steps({{.name = "sparse", .shape = {65, 64}}, {.name = "dense", .shape = {65}}},
+                      seed);
+    steps.step(1);
+    steps.step(std::numeric_limits<float>::infinity());
+    steps.step(3);
+    steps.end();
+    EXPECT_EQ(steps.job.device(1).waits(), 0u) << "seed " << seed;
+    EXPECT_EQ(steps.job.device(0).waits(), 3u);
+    for (const auto& set : steps.sets) {
+      EXPECT_EQ(static_cast<const float*>(set->view(1).data)[64], 1.5f);
+      EXPECT_EQ(set->compressed().stats()[0].skipped_steps, 1u);
+    }
   }
 }
 

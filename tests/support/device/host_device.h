@@ -130,8 +130,11 @@ class SeededHostDevice final : public HostDeviceBase {
   bool step();
 
   void finish(const Event& event) override {
+    if (!event.done()) ++waits_;
     while (!event.done()) ensure(step(), "an event is never reached");
   }
+  /// Returns how often `finish` had to wait.
+  std::size_t waits() const { return waits_; }
 
   /// Calls `step` until no operation can complete.
   void settle() {
@@ -151,6 +154,7 @@ class SeededHostDevice final : public HostDeviceBase {
   std::vector<SeededStream*> candidates_;  // used in `step`; reuses its memory
   std::size_t opened_ = 0;                 // number of streams so far
   std::uint64_t enqueued_ = 0;             // operations so far, if streams share queues
+  std::size_t waits_ = 0;
 };
 
 }  // namespace kolo
