@@ -76,6 +76,10 @@ CompressedBucket add_compressed(const CompressedTensors& tensors, const SetParts
   return result;
 }
 
+bool is_checked_on_device(const BufferView& tensor) {
+  return tensor.memory == MemoryKind::kDevice && is_float(tensor.dtype);
+}
+
 }  // namespace
 
 CompressedSet::DeviceCheck::DeviceCheck(std::shared_ptr<FeedbackStream> its_stream)
@@ -156,17 +160,21 @@ bool CompressedSet::is_finite() {
          (std::ranges::all_of(buckets_,
                               [](const auto& bucket) { return bucket.codec->finite(); }) &&
           std::ranges::all_of(others_, all_finite) &&
-          !(device_check_ && device_check_->flag.is_raised()));
+          !(checks_device() && device_check_->flag.is_raised()));
+}
+
+bool CompressedSet::checks_device() const {
+  return device_check_ && std::ranges::any_of(others_, is_checked_on_device);
 }
 
 bool CompressedSet::advance_check() {
-  if (!device_check_) return true;
+  if (!checks_device()) return true;
   auto& [on, flag, ended, has_begun] = *device_check_;
   if (has_begun) return ended->done();
   has_begun = true;
   std::uint32_t* const raised = flag.begin(*on->stream);
   for (const BufferView& tensor : others_) {
-    if (tensor.memory != MemoryKind::kDevice || !is_float(tensor.dtype)) continue;
+    if (!is_checked_on_device(tensor)) continue;
     on->device.kernels().find_non_finite(*on->stream, tensor.dtype, tensor.data, tensor.count,
                                          raised);
   }

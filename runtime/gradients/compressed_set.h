@@ -118,6 +118,8 @@ class CompressedSet {
   };
 
   void find_others();
+  /// Returns whether there are dense gradients to check in device memory.
+  bool checks_device() const;
   /// Returns the compressed bucket of a gradient; null if the gradient is sent dense.
   const CompressedBucket* bucket_of(std::size_t gradient) const;
 

@@ -92,5 +92,12 @@ TEST(JoinedDevices, EndStepsOfTopKWithoutAWaitForTheDevice) {
   }
 }
 
+TEST(JoinedDevices, WaitForNoCheckWithoutDenseGradients) {
+  SparseSteps steps({{.name = "sparse", .shape = {65, 64}}}, 1);
+  steps.step(1);
+  steps.end();
+  for (const int rank : {0, 1}) EXPECT_EQ(steps.job.device(rank).waits(), 0u) << "rank " << rank;
+}
+
 }  // namespace
 }  // namespace kolo::joined
