@@ -135,7 +135,12 @@ class TopKCodec final : public GradientCodec {
           selected(device.allocate(2 * codec.layout_.plan.k * kWord, MemoryKind::kDevice)),
           here(device.allocate(2 * codec.layout_.plan.k * kWord, MemoryKind::kPinned)),
           scattered(codec.layout_.parts.size()),
-          results(device, codec.most_results()) {}
+          results(device, codec.most_results()) {
+      lists.reserve(scattered.size());
+      for (std::size_t i = 0; i < scattered.size(); ++i) {
+        scattered[i].reserve(std::min(codec.most_results(), codec.layout_.parts[i].count));
+      }
+    }
     static constexpr std::size_t kWord = sizeof(std::uint32_t);
 
     /// Returns the memory of k pairs: indices, then values.

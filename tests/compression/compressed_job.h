@@ -246,6 +246,7 @@ class CompressedJob {
   int size() const { return static_cast<int>(ranks_.size()); }
   CompressedRank& rank(int i) { return *ranks_[static_cast<std::size_t>(i)]; }
   GradientCodec& codec(int i) { return *rank(i).codec; }
+  SeededHostDevice& device(int i) { return devices_->device(i); }
 
   /// Runs one step of all ranks, in a seeded interleaving. Returns false if it was skipped. Errors:
   /// std::runtime_error if ranks differ about that, or if the step does not end.

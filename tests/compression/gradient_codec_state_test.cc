@@ -131,5 +131,31 @@ TEST_F(GradientCodecTest, SteadyStateAllocatesNothing) {
   }
 }
 
+// Also not when a later step keeps more pairs.
+TEST_F(GradientCodecTest, SteadyStateOnADeviceAllocatesNothing) {
+  SparseOptions options = options_of({20000, 5000}, 0.1);
+  options.warm_up = {.ramp = {0.01}, .steps_per_density = 4};
+  CompressedJob job({1}, options, Placement::kUser, 1, MemoryKind::kDevice);
+  const auto gradients = gradients_of(random_, options, 1, normal);
+  for (int step = 0; step < 6; ++step) {
+    std::size_t allocations = 0;
+    const auto count = [&](const auto& work) {
+      const AllocationCounter counter;
+      work();
+      allocations += counter.calls();
+    };
+    job.rank(0).start(gradients[0]);
+    while (job.rank(0).busy()) {
+      count([&] { job.rank(0).poll(); });
+      job.device(0).step();
+    }
+    count([&] { job.codec(0).commit(); });
+    EXPECT_EQ(job.codec(0).stats().k, step < 4 ? 250u : 2500u);
+    if (step >= 3) {
+      EXPECT_EQ(allocations, 0u) << "step " << step;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kolo::test
