@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -212,13 +213,14 @@ std::optional<double> CompressedSet::residual_norm(std::string_view tensor) cons
   return std::nullopt;
 }
 
-std::vector<CompressionStats> CompressedSet::stats() const {
+std::vector<CompressionStats> CompressedSet::stats(Norms norms) const {
   std::vector<CompressionStats> result;
   for (const CompressedBucket& bucket : buckets_) {
     const GradientCodecStats& stats = bucket.codec->stats();
-    double residual = 0;
-    double gradient = 0;
-    for (std::size_t i = 0; i < bucket.tensors.gradients.size(); ++i) {
+    const bool has_norms = norms == Norms::kAll || bucket.tensors.memory != MemoryKind::kDevice;
+    double residual = has_norms ? 0 : std::numeric_limits<double>::quiet_NaN();
+    double gradient = residual;
+    for (std::size_t i = 0; has_norms && i < bucket.tensors.gradients.size(); ++i) {
       residual = std::hypot(residual, bucket.codec->residual_norm(i));
       const BufferView& view = views_[bucket.tensors.gradients[i]];
       gradient = std::hypot(gradient,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -92,7 +93,9 @@ class CompressedSet {
   void flush_next();
   /// Returns the Euclidean norm of a residual on this rank; empty if it is not compressed.
   std::optional<double> residual_norm(std::string_view tensor) const;
-  std::vector<CompressionStats> stats() const;
+  /// With Norms::kInHostMemory, the norms of device memory, which would be downloaded, are NaN.
+  enum class Norms : std::uint8_t { kAll, kInHostMemory };
+  std::vector<CompressionStats> stats(Norms norms = Norms::kAll) const;
   /// Returns the momentum factor that Kolo applies to the gradient; 0 if it applies none.
   float corrected_momentum(std::size_t gradient) const;
   bool is_warming_up(std::size_t gradient) const;

@@ -140,11 +140,17 @@ bool GradientIterations::wait_until_all(const std::atomic<std::size_t>& progress
   // Reads all dense gradients, without the lock: the engine does not use them until the next
   // iteration.
   const bool is_finite = in_time && !failed() && compressed_.is_finite();
+  {
+    const MutexLock lock(mutex_);
+    if (error_) throw KoloError(*error_);
+    if (!in_time) return false;
+    compressed_.end_step(is_finite);
+  }
+  const Timeline::Span waited{.began = now, .ended = std::chrono::steady_clock::now()};
+  std::vector<CompressionStats> groups;  // Reads residuals, without the lock as well.
+  if (timeline_) groups = compressed_.stats(CompressedSet::Norms::kInHostMemory);
   const MutexLock lock(mutex_);
-  if (error_) throw KoloError(*error_);
-  if (!in_time) return false;
-  compressed_.end_step(is_finite);
-  if (timeline_) write({.began = now, .ended = std::chrono::steady_clock::now()});
+  if (timeline_) write(groups, waited);
   marks_ = 0;
   calls_.assign(calls_.size(), MarkCall::kNone);
   marked_.assign(marked_.size(), false);
@@ -270,12 +276,12 @@ bool GradientIterations::in_flight() const {
   return !error_ && (marks_ > 0 || finished_ < ended_);
 }
 
-void GradientIterations::write(const Timeline::Span& waited) const {
+void GradientIterations::write(const std::vector<CompressionStats>& groups,
+                               const Timeline::Span& waited) const {
   for (std::size_t i = 0; i < spans_.size(); ++i) {
     // A bucket in device memory may still be running.
     if (spans_[i].ended >= spans_[i].began) timeline_->bucket(name_, i, spans_[i]);
   }
-  const std::vector<CompressionStats> groups = compressed_.stats();
   for (std::size_t i = 0; i < groups.size(); ++i) {
     timeline_->group(name_, groups[i], compressed_.span(i));
   }

@@ -150,7 +150,8 @@ class GradientIterations {
   void begin_next() KOLO_REQUIRES(mutex_);
   std::vector<std::size_t> find_unmarked() const KOLO_REQUIRES(mutex_);
   /// Writes the iteration that is over to the timeline; `waited` is the time of its `wait`.
-  void write(const Timeline::Span& waited) const KOLO_REQUIRES(mutex_);
+  void write(const std::vector<CompressionStats>& groups, const Timeline::Span& waited) const
+      KOLO_REQUIRES(mutex_);
 
   const std::string& name_;
   const std::vector<GradientSpec>& gradients_;

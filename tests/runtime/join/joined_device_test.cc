@@ -1,13 +1,17 @@
 // Tests how a joined rank stands in for operations on device memory.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <limits>
 
 #include "runtime/gradients/gradient_compression.h"
 #include "tests/runtime/join/joined_job.h"
 #include "tests/support/device/host_stream.h"
+#include "tests/support/temporary_directory.h"
 
 namespace kolo::joined {
 namespace {
@@ -38,12 +42,18 @@ TEST(JoinedDevices, KeepMemoryFromOneOperationToTheNext) {
 /// A set in device memory of two ranks, of which rank 1 joins at once.
 class SparseSteps {
  public:
-  SparseSteps(std::vector<GradientSpec> gradients, std::uint64_t seed)
+  SparseSteps(std::vector<GradientSpec> gradients, std::uint64_t seed,
+              const std::shared_ptr<Timeline>& timeline = nullptr)
       : job(ProcessGrid::with_node_sizes({2}), options(), seed, test::JobDevices{}),
         stream_(job.device(0).make_stream()) {
     for (GradientSpec& each : gradients) each.memory = MemoryKind::kDevice;
     resolve_compression(gradients, CompressionRules::parse("topk(0.05)"));
-    sets = job.register_sets(gradients);
+    for (const int rank : {0, 1}) {
+      sets.push_back(std::make_shared<GradientSetState>("model", gradients, GradientOptions{}));
+      if (timeline) sets.back()->write_to(timeline);
+      job.engine(rank).submit(sets.back());
+    }
+    job.run_until_registered(sets);
     tickets_.push_back(join(job, 1));
   }
 
@@ -97,6 +107,22 @@ TEST(JoinedDevices, WaitForNoCheckWithoutDenseGradients) {
   steps.step(1);
   steps.end();
   for (const int rank : {0, 1}) EXPECT_EQ(steps.job.device(rank).waits(), 0u) << "rank " << rank;
+}
+
+// They would be downloaded in each step.
+TEST(JoinedDevices, TimelinesHaveNoNormsInDeviceMemory) {
+  const test::TemporaryDirectory folder;
+  {
+    SparseSteps steps({{.name = "sparse", .shape = {65, 64}}}, 1,
+                      std::make_shared<Timeline>(folder.path() / "timeline", 1));
+    steps.step(1);
+    steps.end();
+    for (const int rank : {0, 1}) EXPECT_EQ(steps.job.device(rank).waits(), 0u) << "rank " << rank;
+  }
+  std::ifstream file(folder.path() / "timeline.1");
+  const std::string text{std::istreambuf_iterator(file), {}};
+  EXPECT_THAT(text, testing::HasSubstr("\"skipped_steps\":0"));
+  EXPECT_THAT(text, testing::HasSubstr("\"residual_norm\":null"));
 }
 
 }  // namespace
