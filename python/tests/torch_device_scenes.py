@@ -4,6 +4,7 @@
 """
 
 import os
+import sys
 import time
 
 import torch
@@ -12,9 +13,10 @@ from support import play, raises
 from torch.nn.parallel import DistributedDataParallel
 
 import kolo
+import kolo.horovod as hvd
 import kolo.torch
 import stand_in
-from torch_stand_in import on
+from torch_stand_in import DEFAULT, SIDE, Gpu, Stream, on, recorded
 
 COUNT = 1000
 PATIENCE_S = 40
@@ -277,10 +279,44 @@ def default_streams():
         expect(x, total(), "a sum")
 
 
+def futures():
+    """Another thread copies the results of a future on a stream of its own; torch keeps their memory for that stream, and
+    the streams of waits come after it."""
+    own, parts = Stream(), [torch.zeros(COUNT) for _ in range(dist.get_world_size())]
+    with on(own), recorded() as calls:
+        work = dist.all_gather(parts, torch.full((COUNT,), float(dist.get_rank())), async_op=True)
+        work.get_future().wait()
+        work.wait()
+    for rank, part in enumerate(parts):
+        expect(part, float(rank), "a part")
+    kept = {what for stream, verb, what in calls if (stream, verb) == (SIDE, "keep")}
+    assert len(kept) >= len(parts), calls
+    assert {verb for stream, verb, _ in calls if stream is SIDE} >= {"stream", "event"}, calls
+    assert (own, "order", SIDE) in calls, calls
+    assert "future" in [verb for _, verb, _ in calls], calls
+    assert DEFAULT not in [stream for stream, *_ in calls], calls
+
+
+def stages():
+    """The second stage of an operation of Horovod begins in the stream of the call, whichever thread begins it."""
+    hvd.init()
+    own, rank = Stream(), hvd.rank()
+    with recorded() as calls:
+        with on(own):
+            handle = hvd.allgather_async(torch.full((rank + 1, 3), float(rank)))
+        wait_until(lambda: "stream" in [verb for _, verb, _ in calls], "the second stage begins")
+        assert [stream for stream, verb, _ in calls if verb == "stream"] == [own], calls
+        got = hvd.synchronize(handle)
+    expect(got[0], 0.0, "rows of rank 0")
+    expect(got[1:3], 1.0, "rows of rank 1")
+    hvd.shutdown()
+
+
 FOREIGN = torch.ones(4)
+PLAIN = ("errors", "lost")  # Scenes in which one backend is that of all devices.
 
 if __name__ == "__main__":
     stand_in.mark_foreign(FOREIGN, "memory of cuda:1")
-    dist.init_process_group("cpu:kolo,cuda:kolo" if os.environ["RANK"] else "kolo")
+    dist.init_process_group("kolo" if sys.argv[1] in PLAIN else "cpu:kolo,cuda:kolo")
     play(globals())
     dist.destroy_process_group()

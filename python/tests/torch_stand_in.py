@@ -1,13 +1,16 @@
 """A stand-in for a GPU, for scenes of torch in jobs with `device=cuda`; see stand_in.py.
 
 Tensors on the CPU with floating-point or complex elements count as tensors on the GPU, all others stay in host memory.
-torch computes at once, in the calling thread. So its current stream is this thread, which is the stream 0. Scenes may
-set another stream as the current one: work on it begins only when the scene lets it.
+torch computes at once, in the calling thread. So its streams are the stream 0, and differ only in name. Scenes may set
+another stream as the current one: work on it begins only when the scene lets it. `recorded` tells which call comes in
+which stream.
 """
 
 import contextlib
 import ctypes
+import functools
 import os
+import threading
 
 import torch
 
@@ -15,35 +18,59 @@ import kolo._streams
 from kolo.torch import _devices
 
 
+class Stream:
+    """A stream of torch, whose work is done when it is enqueued."""
+
+    handle = 0
+
+
+DEFAULT, SIDE = Stream(), Stream()
+
+
+class _Here(threading.local):
+    stream = DEFAULT
+
+
+_here = _Here()
+
+
 class Gpu:
     """Has the functions of `kolo.torch._devices.Gpu`."""
 
-    current = 0
-    """The current stream."""
     type = "cpu"
+    side = SIDE
+    """The stream of futures."""
+    calls = None
+
+    def _note(self, verb, what):
+        if (calls := Gpu.calls) is not None:
+            calls.append((_here.stream, verb, what.data_ptr() if isinstance(what, torch.Tensor) else what))
 
     def holds(self, tensor):
         return tensor.is_floating_point() or tensor.is_complex()
 
     def stream(self, tensor):
-        return Gpu.current
+        self._note("stream", tensor)
+        return _here.stream.handle
 
     def here(self):
-        return contextlib.nullcontext
+        return functools.partial(on, _here.stream)
 
     def aside(self, tensor):
-        return contextlib.nullcontext()
+        return on(Gpu.side)
 
     def event(self, tensor):
-        return None
+        self._note("event", tensor)
+        return _here.stream
 
     def order(self, tensor, event):
-        pass
+        self._note("order", event)
 
     def keep(self, tensor):
-        pass
+        self._note("keep", tensor)
 
     def future(self, tensor):
+        self._note("future", tensor)
         return torch.futures.Future()
 
     def tensor_at(self, memory, dtype):
@@ -57,12 +84,23 @@ class Gpu:
 
 @contextlib.contextmanager
 def on(stream):
-    """Makes a `stand_in.Stream` torch's current stream."""
-    before, Gpu.current = Gpu.current, stream.handle
+    """Makes a stream, or a `stand_in.Stream`, torch's current stream of this thread."""
+    before, _here.stream = _here.stream, stream
     try:
         yield
     finally:
-        Gpu.current = before
+        _here.stream = before
+
+
+@contextlib.contextmanager
+def recorded():
+    """Yields a list that gets the calls of all threads: the current stream, the verb, and the address of the tensor or
+    the stream of the event."""
+    Gpu.calls = calls = []
+    try:
+        yield calls
+    finally:
+        Gpu.calls = None
 
 
 def is_asked_for():
