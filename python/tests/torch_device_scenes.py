@@ -5,6 +5,7 @@
 
 import os
 import sys
+import threading
 import time
 
 import torch
@@ -215,6 +216,16 @@ def refused():
         kolo.torch.TopKState(Model())
     with raises(kolo.UsageError, "meta"):
         kolo.torch.broadcast_parameters([torch.empty(3, dtype=torch.int32, device="meta")])
+    Gpu.is_elsewhere, model = True, Model()
+    with raises(kolo.UsageError, "set_device"):
+        kolo.torch.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    hvd.init()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    model(batch(0)).backward()
+    with raises(kolo.UsageError, "set_device"):
+        optimizer.step()
+    Gpu.is_elsewhere = False
+    hvd.shutdown()
     dist.all_reduce(own)
     expect(own, float(dist.get_world_size()), "after refusals")
 
@@ -290,11 +301,73 @@ def futures():
     for rank, part in enumerate(parts):
         expect(part, float(rank), "a part")
     kept = {what for stream, verb, what in calls if (stream, verb) == (SIDE, "keep")}
-    assert len(kept) >= len(parts), calls
+    assert kept >= {part.data_ptr() for part in parts} and len(kept) == 2 * len(parts), calls
     assert {verb for stream, verb, _ in calls if stream is SIDE} >= {"stream", "event"}, calls
     assert (own, "order", SIDE) in calls, calls
     assert "future" in [verb for _, verb, _ in calls], calls
     assert DEFAULT not in [stream for stream, *_ in calls], calls
+
+
+def callbacks():
+    """A future that a callback takes is complete when the stream of futures can wait for it; the device is not done."""
+    kolo.torch._completions.SLICE_MS = 1000 * PATIENCE_S  # The time that a wait for the device would take here.
+    store, late, taken, works = dist.distributed_c10d._get_default_store(), torch.ones(COUNT), threading.Event(), []
+
+    def take(_):
+        store.set("taking", "")
+        with on(held):
+            works.append(kolo.torch._parameters.backend_of(None).allreduce([late], dist.AllreduceOptions()))
+        works[0].get_future().wait()
+        taken.set()
+
+    first = dist.all_reduce(torch.ones(3), async_op=True)
+    if dist.get_rank() == 0:
+        Gpu.side, held = stand_in.Stream(), stand_in.Stream()
+        let_go = held.hold()
+        first.get_future().then(take)
+        assert taken.wait(PATIENCE_S / 2), "a callback waits for the device"
+        assert not works[0].is_completed()
+        let_go()
+        wait_until(works[0].is_completed, "it is complete")
+        Gpu.side = SIDE
+    else:
+        first.wait()
+        store.wait(["taking"])
+        time.sleep(0.2)  # The operation cannot be enqueued when the callback takes the future.
+        dist.all_reduce(late)
+    expect(late, float(dist.get_world_size()), "a sum")
+
+
+def apart():
+    """Ranks that train apart exchange weights in the current stream. A part of the model may be in host memory."""
+    own, model = Stream(), Model()
+    optimizer = kolo.torch.DiLoCo(torch.optim.SGD(model.parameters(), lr=0.1), every=1)
+    model(batch(0)).backward()
+    with on(own), recorded() as calls:
+        optimizer.step()
+    places = [view.data_ptr() for view in optimizer._moved.views]
+    assert [call[2] for call in calls if call[:2] == (own, "stream")] == [*places, places[0]], calls
+    Gpu.in_host = {each.data_ptr() for each in model.layers[0].parameters()}
+    optimizer = kolo.torch.LocalSGD(torch.optim.SGD(model.parameters(), lr=0.1), every=1)
+    model(batch(1)).backward()
+    optimizer.step()
+    kolo.torch.check_equal([each.detach().view(torch.int32) for each in model.parameters()])
+    Gpu.in_host = ()
+
+
+def order_of_waits():
+    """Work asks its tickets in their order, and only until one is not done."""
+    class Ticket:
+        def __init__(self, is_over):
+            self.done = self.enqueued = is_over
+
+    asked = []
+    tickets = [Ticket(lambda number=number: asked.append(number) or number < 2) for number in range(5)]
+    for on_gpu in (None, torch.ones(1)):
+        work = kolo.torch._work.KoloWork(tickets, lambda: None, [], None, on_gpu)
+        tickets[0].wait = tickets[1].wait = lambda: None
+        asked.clear()
+        assert work.awaited() is tickets[2] and 3 not in asked, asked
 
 
 def stages():

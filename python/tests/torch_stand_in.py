@@ -40,6 +40,10 @@ class Gpu:
     type = "cpu"
     side = SIDE
     """The stream of futures."""
+    in_host = ()
+    """The addresses of other tensors in host memory."""
+    is_elsewhere = False
+    """Whether Kolo's GPU is another one than that of tensors."""
     calls = None
 
     def _note(self, verb, what):
@@ -47,7 +51,8 @@ class Gpu:
             calls.append((_here.stream, verb, what.data_ptr() if isinstance(what, torch.Tensor) else what))
 
     def holds(self, tensor):
-        return tensor.is_floating_point() or tensor.is_complex()
+        is_number = tensor.is_floating_point() or tensor.is_complex()
+        return is_number and not (Gpu.in_host and tensor.data_ptr() in Gpu.in_host)
 
     def stream(self, tensor):
         self._note("stream", tensor)
@@ -73,7 +78,9 @@ class Gpu:
         self._note("future", tensor)
         return torch.futures.Future()
 
-    def tensor_at(self, memory, dtype):
+    def tensor_at(self, memory, dtype, device):
+        if Gpu.is_elsewhere:
+            return torch.empty(memory.shape, dtype=dtype)
         data = (ctypes.c_char * memory.nbytes).from_address(memory.address)
         data._memory = memory
         return torch.frombuffer(data, dtype=dtype).view(memory.shape)

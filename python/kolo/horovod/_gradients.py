@@ -139,7 +139,7 @@ class Exchange:
         if specs:
             self._set = self._process_set.group().register_gradients(self._name, specs, op=self._kolo_op)
             for dense in self._dense.values():
-                dense.view = tensor_at(self._set.memory(dense.place))
+                dense.view = tensor_at(self._set.memory(dense.place), dense.device)
         self._job = current()
 
     def _sparse_dim(self, parameter: Parameter) -> int:
@@ -218,6 +218,7 @@ class _Dense:
         sample = parameter.detach()
         if self._compression is not None:
             sample, self._context = compression.compress(torch.zeros_like(sample))
+        self.device = sample.device
         self.gradient = Gradient(sample.shape, sample.dtype, wire_dtype=wire_dtype, is_device=gpu().holds(sample))
 
     def write(self, gradient: Tensor) -> None:

@@ -51,10 +51,11 @@ class Gpu:
         """Makes a future whose completion is ordered after the current stream, and whose waits order theirs."""
         return torch.futures.Future(devices=[tensor.device])
 
-    def tensor_at(self, memory: Memory, dtype: torch.dtype) -> torch.Tensor:
-        """Returns device memory as a tensor of the same shape, which keeps `memory` alive."""
+    def tensor_at(self, memory: Memory, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """Returns memory of a device as a tensor of the same shape, which keeps `memory` alive; a copy if it is of
+        another device."""
         plain = Memory(memory.address, memory.nbytes, "uint8", memory, is_device=True)
-        return torch.as_tensor(plain, device=self.type).view(dtype).view(memory.shape)
+        return torch.as_tensor(plain, device=device).view(dtype).view(memory.shape)
 
     def index(self) -> int | None:
         """Returns the index of the GPU that the program has chosen; None if it uses none so far."""

@@ -92,7 +92,7 @@ class ParameterGradients:
             **options,
         )
         self.names = self.set.names
-        self.views = [tensor_at(self.set.memory(i)) for i in range(len(self.set))]
+        self.views = [tensor_at(self.set.memory(i), each.device) for i, each in enumerate(parameters.values())]
         self._index = {each: i for i, each in enumerate(parameters.values())}
         self._group = group
 

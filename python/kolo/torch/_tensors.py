@@ -62,18 +62,24 @@ def resolved(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.resolve_conj().resolve_neg()
 
 
-def tensor_at(memory: Memory) -> torch.Tensor:
-    """Returns memory as a tensor of the same shape, which keeps `memory` alive.
+def tensor_at(memory: Memory, device: torch.device) -> torch.Tensor:
+    """Returns memory of `device` as a tensor of the same shape, which keeps `memory` alive.
 
-    Errors: UsageError for a type that torch does not have.
+    Errors: UsageError for a type that torch does not have, and for memory of another GPU.
     """
     dtype = getattr(torch, memory.dtype.numpy, None)
     if dtype is None:
         raise UsageError(f"torch has no elements of type {memory.dtype.name}")
     if memory.count == 0:
-        return torch.empty(memory.shape, dtype=dtype, device=gpu().type if memory.is_device else "cpu")
+        return torch.empty(memory.shape, dtype=dtype, device=device)
     if memory.is_device:
-        return gpu().tensor_at(memory, dtype)
+        tensor: torch.Tensor = gpu().tensor_at(memory, dtype, device)
+        if tensor.data_ptr() != memory.address:
+            raise UsageError(
+                f"a parameter is on {device}, but Kolo has opened another GPU: call torch.cuda.set_device() before Kolo "
+                "opens its device, or set KOLO_DEVICE"
+            )
+        return tensor
     data: Any = (ctypes.c_char * memory.nbytes).from_address(memory.address)
     data._memory = memory  # The tensor's storage holds `data`.
     return torch.frombuffer(data, dtype=dtype).view(memory.shape)
