@@ -133,6 +133,7 @@ class Staging:
             put(tensor, copy)
             if gpu().holds(copy):
                 gpu().keep(copy)
+                gpu().keep(tensor)
         self._copies.clear()
 
 
