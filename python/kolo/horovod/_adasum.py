@@ -35,7 +35,7 @@ _ZERO = 1e-14
 def factors(products: Tensor) -> Tensor:
     """Returns the factor of each rank's tensor in the result. `products` are the inner products of the ranks' tensors,
     float64 [n, n]."""
-    combined = list(torch.eye(len(products), dtype=products.dtype))
+    combined = list(torch.eye(len(products), dtype=products.dtype, device=products.device))
     while len(combined) > 1:
         pairs = [_pair(a, b, products) for a, b in zip(combined[::2], combined[1::2])]
         combined = pairs + combined[2 * len(pairs) :]
@@ -103,7 +103,9 @@ def _start(tensors: Sequence[Tensor], results: Sequence[Tensor], name: str, proc
         return staged(ticket, lambda: combine(doubles, products), f"{name}.products", process_set)
 
     def combine(doubles: list[Tensor], products: Tensor) -> Handle:
-        combined = torch.cat([factors(each) @ part for each, part in zip(products, doubles)]).to(mine.dtype)
+        on_host = products.cpu()  # On a GPU each comparison would wait for the device.
+        shares = [factors(each).to(mine.device) for each in on_host]
+        combined = torch.cat([share @ part for share, part in zip(shares, doubles)]).to(mine.dtype)
         whole = torch.empty_like(mine)
         ticket = group.all_gather(number_memory(combined), out=number_memory(whole), name=f"{name}.results", wait=False)
 
