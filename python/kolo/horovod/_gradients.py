@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from kolo import Gradient, GradientSet
-from kolo.torch._devices import gpu, stream_of, wait_for
+from kolo.torch._devices import gpu, on_gpu, stream_of, wait_for
 from kolo.torch._parameters import call_on_gradients
 from kolo.torch._tensors import tensor_at
 
@@ -54,6 +54,8 @@ class Exchange:
         self._sparse_dims: dict[int, int] = {}
         self._dense: dict[int, _Dense] = {}
         self._set: GradientSet | None = None
+        self._on_gpu: Tensor | None = None
+        """A gradient of the set that is on a GPU; None without one."""
         self._passes_per_step = passes_per_step
         self._passes_left = [passes_per_step] * len(parameters)
         call_on_gradients(self._parameters, self, Exchange._count)
@@ -100,7 +102,7 @@ class Exchange:
                 self._send(dense)
         self._exchange_rows()
         if self._set is not None:
-            wait_for(self._set, self._views())
+            wait_for(self._set, self._on_gpu)
         for dense in self._dense.values():
             self._receive(dense)
         self.reset()
@@ -116,10 +118,7 @@ class Exchange:
             if not dense.is_sent:
                 self._set.absent(dense.place, stream=stream_of(dense.view))
             dense.is_sent = False
-        wait_for(self._set, self._views())
-
-    def _views(self) -> list[Tensor]:
-        return [dense.view for dense in self._dense.values()]
+        wait_for(self._set, self._on_gpu)
 
     def _agree(self) -> None:
         """Agrees with the other ranks on which gradients are sparse, and on names, shapes and types of dense
@@ -140,6 +139,7 @@ class Exchange:
             self._set = self._process_set.group().register_gradients(self._name, specs, op=self._kolo_op)
             for dense in self._dense.values():
                 dense.view = tensor_at(self._set.memory(dense.place), dense.device)
+            self._on_gpu = on_gpu([dense.view for dense in self._dense.values()])
         self._job = current()
 
     def _sparse_dim(self, parameter: Parameter) -> int:

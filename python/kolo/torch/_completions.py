@@ -281,10 +281,10 @@ class Completions:
 
     def _wait_for(self, work: KoloWork, end: float) -> None:
         """Waits in this thread until the work is over or the process ends."""
-        with self.resting():
+        with self.resting(), work.aside():
             while (pending := work.awaited()) is not None and time.monotonic() < end and not self._is_over:
                 with contextlib.suppress(kolo.KoloError):  # The work keeps its error; a timeout only ends the slice.
-                    pending.wait(SLICE_MS / 1000)
+                    work.wait_for(pending, SLICE_MS / 1000)
 
     @contextlib.contextmanager
     def resting(self) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from typing import Any, Callable, ContextManager, Sequence
+from typing import Any, Callable, ContextManager
 
 import torch
 
@@ -92,10 +92,9 @@ def stream_of(tensor: torch.Tensor) -> int | None:
     return gpu().stream(tensor) if gpu().holds(tensor) else None
 
 
-def wait_for(gradients: GradientSet, tensors: Sequence[torch.Tensor]) -> None:
-    """Waits for the combined gradients `tensors`; if some are on the GPU, only until the current stream waits for
-    them."""
-    found = on_gpu(tensors)
+def wait_for(gradients: GradientSet, found: torch.Tensor | None) -> None:
+    """Waits for combined gradients. If some are on the GPU, of which `found` is one, it waits only until the current
+    stream waits for them."""
     if found is None:
         gradients.wait()
     else:

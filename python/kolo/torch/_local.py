@@ -10,7 +10,7 @@ from torch import Tensor
 from kolo import UsageError
 
 from ._optimizer import WrappedOptimizer, parameters_of
-from ._parameters import AnyGroup, ParameterGradients, broadcast_parameters, group_of
+from ._parameters import AnyGroup, ParameterGradients, broadcast_parameters, by_kind, group_of
 from ._tensors import Staging, number_memory
 
 
@@ -59,12 +59,9 @@ class LocalSGD(WrappedOptimizer):
         """Exchanges weights now, unless they are equal. The next exchange is `every` steps later. Collective."""
         if self._steps == 0:
             return
-        by_dtype: dict[torch.dtype, list[Tensor]] = {}
-        for each in self._parameters():
-            by_dtype.setdefault(each.dtype, []).append(each)
-        for alike in by_dtype.values():
+        for alike in by_kind(self._parameters()):
             staging = Staging()
-            memories = [number_memory(staging.written(each)) for each in alike if each.numel() > 0]
+            memories = [number_memory(staging.written(each)) for each in alike]
             self._rank_group.all_reduce(memories, "average")
             staging.finish()
         self._steps = 0
@@ -137,9 +134,9 @@ class DiLoCo(LocalSGD):
             return
         for i, (agreed, parameter, moved) in enumerate(zip(self._agreed, self._exchanged, self._moved.views)):
             torch.sub(agreed, parameter, out=moved)
-            self._moved.set.ready(i)
+            self._moved.ready(i)
             agreed.grad = moved
-        self._moved.set.wait()
+        self._moved.wait()
         self._outer.step()
         for agreed, parameter in zip(self._agreed, self._exchanged):
             agreed.grad = None

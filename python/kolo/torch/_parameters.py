@@ -13,7 +13,7 @@ from torch.distributed import ProcessGroup
 import kolo
 from kolo import UsageError
 
-from ._devices import gpu, stream_of, wait_for
+from ._devices import gpu, on_gpu, stream_of, wait_for
 from ._operations import Operations
 from ._tensors import Staging, check_device, moved_memory, resolved, tensor_at
 
@@ -93,6 +93,7 @@ class ParameterGradients:
         )
         self.names = self.set.names
         self.views = [tensor_at(self.set.memory(i), each.device) for i, each in enumerate(parameters.values())]
+        self._on_gpu = on_gpu(self.views)
         self._index = {each: i for i, each in enumerate(parameters.values())}
         self._group = group
 
@@ -119,7 +120,7 @@ class ParameterGradients:
 
     def wait(self) -> None:
         """Waits for the averages, as `wait_for` of _devices.py."""
-        wait_for(self.set, self.views)
+        wait_for(self.set, self._on_gpu)
 
     def check(self, index: int, gradient: Tensor) -> None:
         """Raises UsageError unless `gradient` is a dense tensor."""
@@ -158,14 +159,19 @@ class ParameterGradients:
 def broadcast_parameters(tensors: Tensors, root: int = 0, group: AnyGroup = None) -> None:
     """Copies values from rank `root` to all ranks. `tensors` is a module, whose parameters and buffers are copied, a
     state dict, or a list of tensors. Collective; all ranks pass tensors of equal types and shapes in the same order."""
-    by_kind: dict[tuple[torch.dtype, bool], list[Tensor]] = {}
-    for each in _named(tensors).values():
-        if each.numel() > 0:
-            by_kind.setdefault((each.dtype, gpu().holds(each)), []).append(each)
-    for alike in by_kind.values():
+    for alike in by_kind(_named(tensors).values()):
         staging = Staging()
         group_of(group).broadcast([moved_memory(staging.written(each)) for each in alike], root)
         staging.finish()
+
+
+def by_kind(tensors: Iterable[Tensor]) -> Iterable[list[Tensor]]:
+    """Returns the tensors that have elements, in lists of one type and one kind of memory."""
+    kinds: dict[tuple[torch.dtype, bool], list[Tensor]] = {}
+    for each in tensors:
+        if each.numel() > 0:
+            kinds.setdefault((each.dtype, gpu().holds(each)), []).append(each)
+    return kinds.values()
 
 
 def check_equal(tensors: Tensors, name: str = "weights", group: AnyGroup = None) -> None:

@@ -73,21 +73,21 @@ class KoloWork(Work):
         limit = timeout if timeout > timedelta(0) else self._timeout
         seconds = None if limit is None else limit.total_seconds()
         with contextlib.nullcontext() if running() is None else completions().resting():
-            if self.on_gpu is None:
-                self._wait_for_tickets(seconds)
-            else:
-                for ticket in self.tickets:
-                    ticket.wait_on(gpu().stream(self.on_gpu), seconds)
+            for ticket in self.tickets:
+                self.wait_for(ticket, seconds)
         self.finish()
         if self.on_gpu is not None:
             gpu().order(self.on_gpu, self._end)  # Another thread, with another stream, may have finished.
         return True
 
-    def _wait_for_tickets(self, seconds: float | None) -> None:
-        for ticket in self.tickets:
-            got = ticket.wait(seconds)
-            if self._source is None and got is not None:
-                self._source = getattr(got, "source", None)
+    def wait_for(self, ticket: Awaited, seconds: float | None) -> None:
+        """Waits until the ticket, which is one of this work, blocks `wait` no longer."""
+        if self.on_gpu is not None:
+            ticket.wait_on(gpu().stream(self.on_gpu), seconds)
+            return
+        got = ticket.wait(seconds)
+        if self._source is None and got is not None:
+            self._source = getattr(got, "source", None)
 
     def finish(self) -> Any:
         """Called when all tickets are done. The first call copies results to their tensors. Returns the value for a
@@ -108,17 +108,17 @@ class KoloWork(Work):
     def pending(self) -> Awaited | None:
         """Returns the first ticket that is not done; None if the work is over, because all tickets are done or an
         earlier ticket has failed."""
-        return self._first([ticket.done() for ticket in self.tickets])
+        return self._first(lambda ticket: ticket.done())
 
     def awaited(self) -> Awaited | None:
         """Works like `pending`, for the tickets that make `wait` block: those that are not enqueued on a GPU."""
-        return self.pending() if self.on_gpu is None else self._first([each.enqueued() for each in self.tickets])
+        return self.pending() if self.on_gpu is None else self._first(lambda ticket: ticket.enqueued())
 
-    def _first(self, are_over: list[bool]) -> Awaited | None:
-        if all(are_over):
-            return None
-        number = are_over.index(False)
-        return None if any(map(_has_failed, self.tickets[:number])) else self.tickets[number]
+    def _first(self, is_over: Callable[[Awaited], bool]) -> Awaited | None:
+        for number, ticket in enumerate(self.tickets):
+            if not is_over(ticket):
+                return None if any(map(_has_failed, self.tickets[:number])) else ticket
+        return None
 
     def descriptor_of(self, awaited: Awaited) -> int:
         """Returns a descriptor that becomes readable when `awaited` blocks `wait` no longer."""
@@ -152,7 +152,10 @@ class KoloWork(Work):
 
     def source_rank(self) -> int:
         """Returns the source rank of a receive from any rank."""
-        self._wait_for_tickets(None)
+        self.wait()
+        if self._source is None:  # On a GPU a wait has no result; a receive is over by now, because the host makes it.
+            sources = (getattr(ticket.wait(), "source", None) for ticket in self.tickets)
+            self._source = next((each for each in sources if each is not None), None)
         return -1 if self._source is None else self._source
 
     def _source_rank(self) -> int:
