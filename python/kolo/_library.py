@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.util
@@ -26,7 +27,11 @@ def _candidates() -> Iterator[str]:
 
 
 def nvidia_nccl() -> str:
-    """Returns the path of NCCL in NVIDIA's Python packages, which PyTorch brings; an empty string if there is none."""
+    """Returns the path of NCCL in NVIDIA's Python packages, which PyTorch brings; an empty string if there is none, or
+    if the process has loaded an NCCL."""
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libnccl.so.2", os.RTLD_NOLOAD)
+        return ""
     found = importlib.util.find_spec("nvidia")
     for folder in (found.submodule_search_locations or []) if found else []:
         file = os.path.join(folder, "nccl", "lib", "libnccl.so.2")

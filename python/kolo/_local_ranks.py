@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -39,3 +40,11 @@ def run(ranks: int, timeout: float, module: str, *arguments: str) -> list[tuple[
 def is_alone() -> bool:
     """Returns whether this process was started without a launcher."""
     return not any(name in os.environ for name in ("RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"))
+
+
+def most_local_ranks() -> int:
+    """Returns how many ranks the launcher has started on a node at most; 0 if its variables do not tell."""
+    for name in ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "WORLD_SIZE", "SLURM_STEP_TASKS_PER_NODE"):
+        if name in os.environ:  # That of Slurm is such as "4(x2),3": two nodes with 4, one with 3.
+            return max(map(int, re.findall(r"\d+(?!\d|\))", os.environ[name])), default=0)
+    return 1 if is_alone() else 0

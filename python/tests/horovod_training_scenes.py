@@ -11,6 +11,7 @@ import kolo
 import kolo.horovod as hvd
 import torch_stand_in
 from horovod_checks import check, raises, same_on_all_ranks
+from kolo.horovod._adasum import factors
 
 
 def network(seed=1):
@@ -336,6 +337,9 @@ def adasum():
     strided = tensor_of(hvd.rank(), 12, torch.float32).view(3, 4).t()
     assert hvd.allreduce_(strided, op=hvd.Adasum) is strided
     close(strided.t().reshape(-1).double(), expected_of(12, torch.float32), "in place", rtol=2e-7, atol=1e-7)
+    products = torch.eye(2, dtype=torch.float64)
+    with torch.device("meta"):  # The default device need not be that of the products.
+        assert factors(products).tolist() == [1, 1]
     # Equal vectors count once, orthogonal ones fully; zero and opposite vectors cause no error.
     same = torch.arange(1.0, 8.0)
     close(hvd.allreduce(same, op=hvd.Adasum), same, "equal on all ranks")

@@ -1,10 +1,12 @@
 #!/usr/bin/env -S python3 -B
 """Tests the package's documentation and types, and the answers of scripts/wheel."""
 
+import _ctypes
 import inspect
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -54,10 +56,11 @@ class Package(unittest.TestCase):
     def test_nccl_of_nvidias_packages_is_found(self):
         program = "from kolo import _library; print(_library.nvidia_nccl())"
 
-        def found(*folders):
+        def found(*folders, program=program):
             path = os.pathsep.join([str(support.PACKAGE), *map(str, folders)])
-            return subprocess.run([sys.executable, "-S", "-c", program], env={"PYTHONPATH": path}, capture_output=True,
-                                  text=True, check=True).stdout.strip()  # fmt: skip
+            variables = {"PYTHONPATH": path, "LD_LIBRARY_PATH": str(folders[0])}
+            return subprocess.run([sys.executable, "-S", "-c", program], env=variables, capture_output=True, text=True,
+                                  check=True).stdout.strip()  # fmt: skip
 
         with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
             self.assertEqual(found(one, two), "")
@@ -67,6 +70,8 @@ class Package(unittest.TestCase):
             file.parent.mkdir(parents=True)
             file.touch()
             self.assertEqual(found(one, two), str(file))
+            shutil.copy(_ctypes.__file__, pathlib.Path(one) / "libnccl.so.2")
+            self.assertEqual(found(one, two, program=f"import ctypes; ctypes.CDLL('libnccl.so.2'); {program}"), "")
 
     def test_the_wheel_has_the_licence_of_all_that_is_in_its_library(self):
         libraries = (support.ROOT / "scripts/lib/wheel_libraries.sh").read_text(encoding="utf-8")

@@ -3,10 +3,12 @@
     torch_device_scenes.py SCENE    with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and KOLO_DEVICE=cuda
 """
 
+import contextlib
 import os
 import sys
 import threading
 import time
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -353,6 +355,22 @@ def apart():
     optimizer.step()
     kolo.torch.check_equal([each.detach().view(torch.int32) for each in model.parameters()])
     Gpu.in_host = ()
+
+
+def choice():
+    """A job of Horovod gets GPUs by local rank if the node has one for each rank; the questions do not start CUDA."""
+    devices = kolo.torch._devices
+    with mock.patch.object(devices.Seam, "gpu", devices.Gpu()), mock.patch.dict(os.environ):
+        del os.environ["KOLO_DEVICE"]
+        for ranks, gpus, chosen in ((2, 2, True), (2, 1, False), (1, 0, False), (4, 8, True)):
+            os.environ["LOCAL_WORLD_SIZE"] = str(ranks)
+            with mock.patch("torch.cuda.device_count", lambda: gpus), mock.patch("torch.cuda.is_available", None):
+                assert devices.open_options(by_local_rank=True) == ({"device": "cuda"} if chosen else {}), (ranks, gpus)
+                assert devices.open_options() == {} and devices.Gpu().here() is contextlib.nullcontext
+        del os.environ["LOCAL_WORLD_SIZE"], os.environ["WORLD_SIZE"]
+        for text, ranks in (("4(x2),3", 4), ("12", 12), ("2,16(x30)", 16)):
+            os.environ["SLURM_STEP_TASKS_PER_NODE"] = text
+            assert kolo._local_ranks.most_local_ranks() == ranks, text
 
 
 def order_of_waits():

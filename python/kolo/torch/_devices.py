@@ -11,6 +11,7 @@ import torch
 
 from kolo import GradientSet, Memory, _streams
 from kolo._library import library
+from kolo._local_ranks import most_local_ranks
 
 
 class Gpu:
@@ -27,7 +28,7 @@ class Gpu:
 
     def here(self) -> Callable[[], ContextManager[Any]]:
         """Returns a function whose contexts, in any thread, have the current stream of this thread."""
-        if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        if not torch.cuda.is_initialized():
             return contextlib.nullcontext
         return functools.partial(torch.cuda.stream, torch.cuda.current_stream())
 
@@ -59,8 +60,7 @@ class Gpu:
 
     def index(self) -> int | None:
         """Returns the index of the GPU that the program has chosen; None if it uses none so far."""
-        is_used = torch.cuda.is_available() and torch.cuda.is_initialized()
-        return torch.cuda.current_device() if is_used else None
+        return torch.cuda.current_device() if torch.cuda.is_initialized() else None
 
 
 @functools.lru_cache(maxsize=None)
@@ -104,10 +104,11 @@ def wait_for(gradients: GradientSet, found: torch.Tensor | None) -> None:
 def open_options(by_local_rank: bool = False) -> dict[str, Any]:
     """Returns the options of a job for the GPU that the program has chosen, if Kolo has collectives there. The
     variable KOLO_DEVICE has precedence. With `by_local_rank`, a program that has not yet chosen gets a GPU by its local
-    rank."""
+    rank, if the node has one for each rank. Does not start CUDA, which a program may want to do after a fork."""
     if "KOLO_DEVICE" in os.environ or not all(map(library().kolo_built_with, (b"cuda", b"nccl"))):
         return {}
     index = gpu().index()
     if index is not None:
         return {"device": f"cuda:{index}"}
-    return {"device": "cuda"} if by_local_rank and torch.cuda.is_available() else {}
+    has_enough = by_local_rank and 0 < most_local_ranks() <= torch.cuda.device_count()
+    return {"device": "cuda"} if has_enough else {}
