@@ -17,7 +17,7 @@ carried_packages=(
 built_programs=(bin/kolo-bench bin/kolo-train bin/gpu_kernel_bench bin/gpu_trainer_bench lib/libkolo.so.2)
 built_targets=(gpu_tests kolo-bench kolo-train gpu_kernel_bench gpu_trainer_bench kolo_c)
 
-# The most important part first: a part without time left does not start. The limits fit one visit: their sum is 520 s.
+# The most important part first: a part without time left does not start. The sum of the limits is the default budget.
 parts=(all-reduce two-ranks tests probe nccl hierarchy train torch-train kernels torch-kernels collectives sanitizer)
 declare -A limit=(
   [all-reduce]=30 [two-ranks]=40 [tests]=75 [probe]=90 [nccl]=40 [hierarchy]=20 [train]=20 [torch-train]=50
@@ -73,18 +73,27 @@ describe_machine() {
   torch=$(python3 -c 'import torch; print(torch.__version__)' 2>/dev/null) || torch=none
   printf 'pytorch\t%s\n' "$torch"
   printf 'cores\t%s\n' "$(nproc)"
-  printf 'commit\t%s\n' "$(commit)"
+  describe_code
 }
 
-# The commit of the checkout, or $KOLO_COMMIT if the checkout has no history.
+# The commit of the checkout with a hash of its changes, or $KOLO_COMMIT if the checkout has no history.
 commit() {
-  local id
-  if id=$(git -C "$root" -c safe.directory="$root" rev-parse --short HEAD 2>/dev/null); then
-    if [[ -n $(git -C "$root" -c safe.directory="$root" status --porcelain 2>/dev/null) ]]; then id+=" with changes"; fi
-    echo "$id"
-  else
+  local id git=(git -C "$root" -c safe.directory="$root")
+  if ! id=$("${git[@]}" rev-parse --short HEAD 2>/dev/null); then
     echo "${KOLO_COMMIT:-unknown}"
+  elif [[ -n $("${git[@]}" status --porcelain 2>/dev/null) ]]; then
+    echo "$id with changes $({
+      "${git[@]}" diff --binary HEAD
+      "${git[@]}" ls-files --others --exclude-standard -z | (cd "$root" && xargs -0r sha256sum)
+    } | sha256sum | head -c 8)"
+  else
+    echo "$id"
   fi
+}
+
+# describe_code: prints lines "key<TAB>value": the commits of the checkout, and of the one that compiled the programs.
+describe_code() {
+  printf 'commit\t%s\nprograms\t%s\n' "$(commit)" "$(cat "$programs/commit" 2>/dev/null || echo unknown)"
 }
 
 # run_part NAME: runs a part in its own process, with $KOLO_GPU_WORK for its output.
@@ -106,19 +115,23 @@ program() { if [[ -x $programs/$1 ]]; then echo "$programs/$1"; else die "$1 was
 on_one_gpu() { scripts/launch -n "$1" --timeout "$2" -- scripts/lib/one-gpu "${@:3}"; }
 
 # build_programs: compiles what the parts run, for this machine's GPU, or else Hopper's, and gathers it, stripped. Goes
-# on after errors, so that there is something to run. The machine's compiler may warn of more than usual.
+# on after errors, so that there is something to run, but not of an earlier build. The machine's compiler may warn of
+# more than usual.
 build_programs() {
-  local tree=$root/build/gpu architecture status=0 file
+  local tree=$root/build/gpu architecture status=0 file commit
+  commit=$(commit)
   architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1) || architecture=9.0
   cmake -S "$root" -B "$tree" -G Ninja -DCMAKE_BUILD_TYPE=Release -DKOLO_WERROR=OFF \
     -DCMAKE_CUDA_ARCHITECTURES="${architecture/./}" -DKOLO_WITH_CUDA=ON -DKOLO_WITH_NCCL=ON \
     -DKOLO_WITH_CUDNN=ON -DKOLO_WITH_MPI=ON -DKOLO_WITH_UCX=ON || return
+  (cd "$tree" && rm -f "${built_programs[@]}" && find . -path './tests/*_test' -type f -perm -u+x -delete)
   cmake --build "$tree" -j "$(jobs_at_once)" --target "${built_targets[@]}" -- -k 0 || status=$?
   rm -rf "$programs"
   mkdir -p "$programs"
   for file in "${built_programs[@]}" $(cd "$tree" && find tests -type f -name '*_test' -perm -u+x); do
     if [[ -x $tree/$file ]]; then install -DsT -m 755 "$tree/$file" "$programs/$file"; else warn "no $file"; fi
   done
+  echo "$commit" >"$programs/commit"
   say "$(du -sh "$programs" | tr '\t' ' ')"
   return "$status"
 }
@@ -222,7 +235,9 @@ part_hierarchy() {
 
 part_probe() {
   has_torch || skip "PyTorch is not on this machine"
-  KOLO_LIBRARY=$(program lib/libkolo.so.2) python3 -B scripts/lib/gpu_probe.py
+  local library
+  library=$(program lib/libkolo.so.2)
+  KOLO_LIBRARY=$library python3 -B scripts/lib/gpu_probe.py --seconds $((limit[probe] - 5))
 }
 
 part_train() {

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Looks for hangs and crashes of Kolo on one GPU that several ranks share; scripts/lib/one-gpu says how.
 
-    gpu_probe.py [--cpu] [--ranks N] [CHECK...]
+    gpu_probe.py [--cpu] [--ranks N] [--seconds S] [CHECK...]
 
   foreign   memory that is not of the device is refused, and a tensor of torch on the GPU is not
   capture   torch captures CUDA graphs while all-reduces are in flight; both must have the right values
   torch     the backend kolo of torch.distributed with tensors on the GPU: work waits in streams and not in the thread,
-            losses in DDP, with its hook, in FSDP2 and by DistributedOptimizer are those of one rank with all batches
+            losses in DDP, with its hook, in FSDP2 and by DistributedOptimizer are those of one rank with all batches;
+            Adasum of Horovod's verbs
   opposite  ranks begin all-reduces of several groups in opposite orders
   kill      kill -9 of one rank in the middle of all-reduces of several groups: the others get an error and end
 
@@ -15,6 +16,7 @@ this script on a machine without a GPU, in host memory and without captures.
 """
 
 import argparse
+import math
 import os
 import pathlib
 import signal
@@ -25,6 +27,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PATIENCE = 50  # seconds for each check; contexts of several ranks take turns on the GPU
+LEFT_FOR_OTHERS = 10  # seconds that a check that hangs leaves to each later one
 LOST_WITHIN = 8  # seconds from the kill to the end of the last survivor
 GROUPS = 4
 COUNT = 1 << 16
@@ -172,6 +175,7 @@ def losses(torch, place, wrap, batches, average):
 
 
 def backend(torch, place):
+    import kolo.horovod as hvd
     import kolo.torch
     import torch.distributed as dist
     from torch.distributed.fsdp import fully_shard
@@ -198,6 +202,11 @@ def backend(torch, place):
         dist.all_reduce(loss, dist.ReduceOp.AVG)
         return loss
 
+    hvd.init()
+    unit = torch.zeros(hvd.size(), device=place)
+    unit[hvd.rank()] = 1.0
+    expect(bool((hvd.allreduce(unit, op=hvd.Adasum) == 1).all()), "Adasum of orthogonal gradients is not their sum")
+    hvd.shutdown()
     rank, size = dist.get_rank(), dist.get_world_size()
     alone = losses(torch, place, lambda model: (model, sgd(model)), range(0, size), lambda loss: loss)
     expect(bool(alone[-1] < 0.9 * alone[0]), f"one rank learns nothing: {alone}")
@@ -232,7 +241,7 @@ def run_rank(name, place):
 # --- all ranks -----------------------------------------------------------------------------------
 
 
-def run_check(name, ranks, place):
+def run_check(name, ranks, place, seconds):
     """Returns the failure of a check, or an empty string."""
     here = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     command = [sys.executable, "-B", __file__, "--rank-of", name] + (["--cpu"] if place == "cpu" else [])
@@ -240,7 +249,7 @@ def run_check(name, ranks, place):
         command.insert(0, str(ROOT / "scripts" / "lib" / "one-gpu"))
     processes = [subprocess.Popen(command, env=os.environ | here | {"RANK": str(rank)}) for rank in range(ranks)]
     victim = processes[-1] if name == "kill" else None
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + seconds
     killed_at = None
     while any(each.poll() is None for each in processes) and time.monotonic() < deadline:
         if victim and killed_at is None and victim.poll() is not None:
@@ -267,15 +276,18 @@ def main():
     parser.add_argument("checks", nargs="*", choices=[*CHECKS, []])
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="time for all checks together")
     parser.add_argument("--rank-of", choices=CHECKS)
     options = parser.parse_args()
     place = "cpu" if options.cpu else "cuda"
     if options.rank_of:
         return run_rank(options.rank_of, place)
-    failures = 0
-    for name in options.checks or CHECKS:
+    failures, end = 0, time.monotonic() + options.seconds
+    names = options.checks or list(CHECKS)
+    for later, name in zip(range(len(names) - 1, -1, -1), names):
         began = time.monotonic()
-        failure = run_check(name, options.ranks, place)
+        seconds = max(LEFT_FOR_OTHERS, min(PATIENCE, end - began - later * LEFT_FOR_OTHERS))
+        failure = run_check(name, options.ranks, place, seconds)
         print(f"{name}: {failure or 'passed'} ({time.monotonic() - began:.1f} s)", flush=True)
         failures += bool(failure)
     return 1 if failures else 0

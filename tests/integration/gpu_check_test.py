@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 import time
@@ -206,7 +207,7 @@ class Script(unittest.TestCase):
         self.assertEqual((outcome.returncode, outcome.stdout), (77, "no CUDA device: the driver is not loaded\n"))
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["bin"])
 
-    def test_the_parts_come_in_order_of_value_and_their_limits_fit_one_visit(self):
+    def test_the_parts_come_in_order_of_value_and_their_limits_are_the_budget(self):
         outcome = self.run_script("--dry-run")
         self.assertEqual(outcome.returncode, 0)
         lines = [line.split() for line in outcome.stdout.splitlines()]
@@ -241,20 +242,24 @@ class Script(unittest.TestCase):
         shutil.copytree(ROOT / "scripts", self.folder / "checkout" / "scripts")
         self.play_gpu()
         self.tool("strip", "exec true")
+        for stale in (tree / "bin/kolo-train", tree / "tests/a/old_test"):  # of an earlier build
+            stale.parent.mkdir(parents=True, exist_ok=True)
+            stale.touch(0o755)
         self.tool("cmake", f"""echo "cmake $*"
                   for file in bin/kolo-bench lib/libkolo.so.2.1.0 tests/a/one_test tests/a/two_test.d; do
                     mkdir -p {tree}/$(dirname $file); echo "$file" >{tree}/$file; chmod +x {tree}/$file
                   done; ln -sf libkolo.so.2.1.0 {tree}/lib/libkolo.so.2
                   case $1 in --build) exit 3;; esac""")
         outcome = subprocess.run([self.folder / "checkout" / "scripts" / "gpu-check", "--build"],
-                                 env=self.variables(), capture_output=True, text=True)  # fmt: skip
+                                 env=self.variables() | {"KOLO_COMMIT": "abc"}, capture_output=True, text=True)  # fmt: skip
         self.assertEqual(outcome.returncode, 3, "a target that does not compile is a failure")
         self.assertIn("-DCMAKE_CUDA_ARCHITECTURES=90 ", outcome.stdout)
         self.assertIn(" --target gpu_tests kolo-bench kolo-train gpu_kernel_bench gpu_trainer_bench ", outcome.stdout)
         self.assertIn("no bin/kolo-train", outcome.stderr)
         carried = self.folder / "build"
         files = sorted(str(file.relative_to(carried)) for file in carried.rglob("*") if file.is_file())
-        self.assertEqual(files, ["bin/kolo-bench", "lib/libkolo.so.2", "tests/a/one_test"])
+        self.assertEqual(files, ["bin/kolo-bench", "commit", "lib/libkolo.so.2", "tests/a/one_test"])
+        self.assertEqual((carried / "commit").read_text(), "abc\n")
         self.assertEqual((carried / "lib/libkolo.so.2").read_text(), "lib/libkolo.so.2.1.0\n")
 
     def test_failing_slow_hanging_and_late_parts_are_all_in_the_report(self):
@@ -289,6 +294,8 @@ class Script(unittest.TestCase):
         self.play_gpu()
         self.program("tests/x/a_test", "echo '[       OK ] A.B'")
         self.program("bin/kolo-train", f"echo $$ >{self.folder}/training; exec sleep 1000")
+        commit = self.folder / "build" / "commit"
+        commit.write_text("abc\n")
         script = subprocess.Popen([GPU_CHECK, "--only", "tests,train,torch-train"], env=self.variables(),
                                   stdout=subprocess.DEVNULL)  # fmt: skip
         while not (self.folder / "training").exists():
@@ -309,9 +316,15 @@ class Script(unittest.TestCase):
         self.program("bin/kolo-train", "exit 0")
         self.assertEqual(self.run_script("--only", "tests,train", "--resume", archive).returncode, 0)
         self.assertEqual(self.statuses(), {"tests": "passed", "train": "passed"})
+        commit.write_text("def\n")
+        self.assertIn("is of another commit: this is programs\tdef", self.run_script("--resume", archive).stderr)
+        commit.write_text("abc\n")
         self.tool("git", "exit 1")  # as in a checkout that was carried without its history
         outcome = self.run_script("--resume", archive, KOLO_COMMIT="other")
-        self.assertIn("is of another commit", outcome.stderr)
+        self.assertIn("is of another commit: this is commit\tother", outcome.stderr)
+        self.run_script("--only", "train")
+        (archive,) = (self.folder / "out").glob("gpu-*.tgz")
+        self.assertIn("a commit is unknown", self.run_script("--resume", archive).stderr)
 
     def test_a_part_that_ends_with_77_is_skipped_for_the_reason_it_gave(self):
         self.play_gpu()
@@ -357,6 +370,9 @@ class Script(unittest.TestCase):
         report, markdown, _ = self.report()
         self.assertEqual([part["status"] for part in report["parts"]], ["failed"])
         self.assertIn("bin/kolo-bench was not built", markdown)
+        self.tool("python3", f"""case "$*" in *"import torch"*|*gpu_probe*) exit 0;; esac; exec {sys.executable} "$@" """)
+        self.assertEqual(self.run_script("--only", "probe").returncode, 1)
+        self.assertIn("lib/libkolo.so.2 was not built", self.report()[1])
 
 
 if __name__ == "__main__":
