@@ -57,7 +57,7 @@ std::unique_ptr<Device> open_device(const std::string&, int) {
 }
 
 /// Returns rooms for the communicators of all ranks and of a node.
-std::string introduce_groups(int, const Device&) {
+std::string introduce_groups(int, const Device&, const std::string&) {
   test::ProcessCommunicators& all = stand_ins().communicators;
   return all.make_room() + " " + all.make_room();
 }
