@@ -18,7 +18,8 @@ def torch_stream(tensor: Any) -> int:
 
 
 def _cupy_stream(array: Any) -> int:
-    return int(sys.modules["cupy"].cuda.get_current_stream(array.device.id).ptr)
+    with array.device:
+        return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
 
 
 def stream_for(stream: int | None, memories: Iterable[Memory | None]) -> int | None:

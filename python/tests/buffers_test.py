@@ -122,8 +122,17 @@ class Taken(unittest.TestCase):
     def test_streams_of_calls_without_one(self):
         """Arrays of torch and CuPy have the current stream of their library, other memory the legacy default stream."""
 
+        class Device:
+            id, current = 3, 0
+
+            def __enter__(self):
+                Device.current = self.id
+
+            def __exit__(self, *_):
+                Device.current = 0
+
         class Tensor(Capsule):
-            device = types.SimpleNamespace(id=3)
+            device = Device()
 
             def __dlpack__(self, *, stream=None, **options):
                 self.stream = stream
@@ -131,7 +140,7 @@ class Taken(unittest.TestCase):
 
         ask = types.SimpleNamespace(
             torch=types.SimpleNamespace(current_stream=lambda device: types.SimpleNamespace(cuda_stream=10 + device.id)),
-            cupy=types.SimpleNamespace(get_current_stream=lambda device: types.SimpleNamespace(ptr=20 + device)),
+            cupy=types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=20 + Device.current)),
         )
         for name, kind, current in (("torch", "Tensor", 13), ("cupy", "ndarray", 23)):
             module = types.SimpleNamespace(**{kind: Tensor, "cuda": getattr(ask, name)})

@@ -186,6 +186,11 @@ def any_source():
     check(got, torch.full((3,), float((me - 1) % size)), "from any source")
     work.wait()
     assert work.is_completed()
+    work, apart = dist.isend(torch.full((3,), float(me)), (me + 1) % size), torch.zeros(3, 2)[:, 0]
+    receive = kolo.torch._parameters.backend_of(None).recv_anysource([apart], 0)
+    assert receive.source_rank() == (me - 1) % size
+    check(apart, torch.full((3,), float((me - 1) % size)), "from any source, apart")
+    work.wait()
 
 
 def trained(wrap):
