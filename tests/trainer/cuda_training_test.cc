@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "comm/device/cuda_device.h"
 #include "tests/trainer/training_job.h"
+#include "trainer/tokens/tokenize.h"
 
 namespace kolo::trainer {
 namespace {
@@ -16,7 +18,13 @@ class CudaTrainingTest : public testing::TestWithParam<const char*> {
   void SetUp() override {
     const CudaAvailability found = find_cuda_devices();
     if (found.device_count == 0) GTEST_SKIP() << "no CUDA device: " << found.reason;
-    config_ = small_job(GetParam(), directory_);
+    const bool has_byte_pairs = GetParam() == std::string("gpt_of_byte_pairs");
+    config_ = small_job(has_byte_pairs ? "gpt" : GetParam(), directory_);
+    if (has_byte_pairs) {
+      const std::filesystem::path tokens = directory_.path() / "tokens";
+      tokenize({.data = config_.data, .out = tokens, .vocabulary = 290}, [](const std::string&) {});
+      config_.data = tokens;
+    }
     config_.steps = 20;
     config_.batch = 12;
   }
@@ -111,7 +119,8 @@ TEST_P(CudaTrainingTest, GoesOnFromACheckpointOfEitherDevice) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, CudaTrainingTest, testing::Values("mlp", "lenet", "gpt"),
+INSTANTIATE_TEST_SUITE_P(Models, CudaTrainingTest,
+                         testing::Values("mlp", "lenet", "gpt", "gpt_of_byte_pairs"),
                          [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace

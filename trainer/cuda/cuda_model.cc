@@ -8,6 +8,7 @@
 #include "comm/device/cuda_device.h"
 #include "comm/device/cuda_stream.h"
 #include "trainer/cuda/compute/status.h"
+#include "trainer/cuda/kernels/embedding.h"
 #include "trainer/cuda/kernels/portable.h"
 
 namespace kolo::trainer::cuda {
@@ -27,6 +28,11 @@ void abandon_capture(cudaStream_t stream) noexcept {
   const GraphHandle handle(graph);
 }
 
+/// Whether a token or class is one of `count`.
+auto is_below(std::size_t count) {
+  return [count](std::int32_t value) { return value >= 0 && std::cmp_less(value, count); };
+}
+
 constexpr std::size_t kGradientAlignment = 16;  // alignment of gradients in bytes
 
 const CudaModelOptions& checked(const CudaModelOptions& options) {
@@ -37,19 +43,23 @@ const CudaModelOptions& checked(const CudaModelOptions& options) {
 
 }  // namespace
 
-BatchPlan plan_batch(std::size_t input_bytes, std::size_t target_rows) {
+BatchPlan plan_batch(const BatchShape& shape) {
   constexpr std::size_t kAlignment = 256;
+  const bool has_tokens = shape.vocabulary > 0;
+  const std::size_t tokens = round_up(shape.inputs * sizeof(std::int32_t), kAlignment);
   BatchPlan plan;
   plan.inputs = round_up(sizeof(BatchHeader), kAlignment);
-  plan.targets = plan.inputs + round_up(input_bytes, kAlignment);
-  plan.bytes = plan.targets + round_up(target_rows, kAlignment);
+  plan.order = plan.inputs + (has_tokens ? tokens : round_up(shape.inputs, kAlignment));
+  plan.targets = plan.order + (has_tokens ? tokens : 0);
+  plan.bytes = plan.targets + round_up(shape.rows * sizeof(std::int32_t), kAlignment);
   return plan;
 }
 
-BatchStaging::BatchStaging(kolo::Device& device, Stream& stream, std::size_t input_bytes,
-                           std::size_t target_rows)
+BatchStaging::BatchStaging(kolo::Device& device, Stream& stream, const BatchShape& shape)
     : stream_(stream),
-      plan_(plan_batch(input_bytes, target_rows)),
+      shape_(shape),
+      plan_(plan_batch(shape)),
+      ends_(shape.vocabulary),
       batch_(device.allocate(plan_.bytes, MemoryKind::kDevice)) {
   for (Slot& slot : slots_) {
     slot.memory = device.allocate(plan_.bytes, MemoryKind::kPinned);
@@ -58,17 +68,29 @@ BatchStaging::BatchStaging(kolo::Device& device, Stream& stream, std::size_t inp
   }
 }
 
-void BatchStaging::load(const BatchHeader& header, std::span<const std::uint8_t> inputs,
-                        std::span<const std::uint8_t> targets) {
+void BatchStaging::load(const BatchHeader& header, const TensorView& inputs,
+                        std::span<const std::int32_t> targets) {
+  const bool has_tokens = shape_.vocabulary > 0;
+  const std::size_t inputs_given =
+      has_tokens ? inputs.as<std::int32_t>().size() : inputs.as<std::uint8_t>().size();
+  check(inputs_given == shape_.inputs, "a model takes batches of the size it was made for");
+  if (has_tokens) {
+    check(std::ranges::all_of(inputs.as<std::int32_t>(), is_below(shape_.vocabulary)),
+          "a token is one of the vocabulary");
+  }
   Slot& slot = slots_[next_];
   next_ = (next_ + 1) % slots_.size();
   wait_for(*slot.copied);
   std::memcpy(slot.memory.data(), &header, sizeof(header));
-  std::memcpy(slot.memory.data() + plan_.inputs, inputs.data(), inputs.size());
-  if (!targets.empty()) {
-    std::memcpy(slot.memory.data() + plan_.targets, targets.data(), targets.size());
+  std::memcpy(slot.memory.data() + plan_.inputs, inputs.bytes().data(), inputs.bytes().size());
+  if (has_tokens) {
+    auto* const order = reinterpret_cast<std::int32_t*>(slot.memory.data() + plan_.order);
+    order_rows(inputs.as<std::int32_t>(), ends_, {order, shape_.inputs});
   }
-  const std::size_t used = plan_.targets + targets.size();
+  if (!targets.empty()) {
+    std::memcpy(slot.memory.data() + plan_.targets, targets.data(), targets.size_bytes());
+  }
+  const std::size_t used = plan_.targets + targets.size_bytes();
   stream_.copy({batch_.data(), used, DType::kUInt8, MemoryKind::kDevice},
                {slot.memory.data(), used, DType::kUInt8, MemoryKind::kPinned});
   stream_.record(*slot.copied);
@@ -77,11 +99,18 @@ void BatchStaging::load(const BatchHeader& header, std::span<const std::uint8_t>
 const BatchHeader* BatchStaging::header() const {
   return reinterpret_cast<const BatchHeader*>(batch_.data());
 }
-const std::uint8_t* BatchStaging::inputs() const {
-  return reinterpret_cast<const std::uint8_t*>(batch_.data() + plan_.inputs);
+DeviceInputs BatchStaging::inputs() const {
+  const std::byte* const at = batch_.data() + plan_.inputs;
+  if (shape_.vocabulary == 0) {
+    return {
+        .pixels = reinterpret_cast<const std::uint8_t*>(at), .tokens = nullptr, .order = nullptr};
+  }
+  return {.pixels = nullptr,
+          .tokens = reinterpret_cast<const std::int32_t*>(at),
+          .order = reinterpret_cast<const std::int32_t*>(batch_.data() + plan_.order)};
 }
-const std::uint8_t* BatchStaging::targets() const {
-  return reinterpret_cast<const std::uint8_t*>(batch_.data() + plan_.targets);
+const std::int32_t* BatchStaging::targets() const {
+  return reinterpret_cast<const std::int32_t*>(batch_.data() + plan_.targets);
 }
 
 Loss::Loss(kolo::Device& device, Stream& stream, Context& context, const BatchStaging& batch,
@@ -90,7 +119,7 @@ Loss::Loss(kolo::Device& device, Stream& stream, Context& context, const BatchSt
       context_(context),
       batch_(batch),
       shape_(shape),
-      gradient_(context.activations(shape.rows * shape.classes)),
+      gradient_(context.activations(shape.rows * shape.stride)),
       row_results_(context.floats(2 * shape.rows)),
       totals_(device.allocate(sizeof(LossTotals), MemoryKind::kDevice)),
       pinned_totals_(device.allocate(sizeof(LossTotals), MemoryKind::kPinned)),
@@ -102,6 +131,7 @@ void Loss::enqueue(const float* logits, void* gradient) {
   cross_entropy(context_.stream(), {.dtype = context_.dtype(),
                                     .rows = shape_.rows,
                                     .classes = shape_.classes,
+                                    .stride = shape_.stride,
                                     .logits = logits,
                                     .targets = batch_.targets(),
                                     .header = batch_.header(),
@@ -176,16 +206,16 @@ void StepGraph::replay(const Hook& hook) {
 CudaModel::CudaModel(Base base)
     : device_(base.device),
       options_(checked(base.options)),
-      input_bytes_(base.input_bytes),
-      rows_(base.rows),
+      rows_(base.batch.rows),
       classes_(base.classes),
       stream_(std::move(base.stream)),
       device_index_(as_cuda(*stream_).device()),
       context_(device_, *stream_, options_.dtype),
       host_parameters_(std::move(base.parameters)),
       parameters_(*host_parameters_, device_, *stream_, options_.dtype),
-      batch_(device_, *stream_, input_bytes_, rows_),
-      loss_(device_, *stream_, context_, batch_, {.rows = rows_, .classes = classes_}),
+      batch_(device_, *stream_, base.batch),
+      loss_(device_, *stream_, context_, batch_,
+            {.rows = rows_, .classes = classes_, .stride = base.logits_stride}),
       graph_({stream_->native()}) {
   parameters_.upload();
 }
@@ -231,21 +261,19 @@ void CudaModel::launch(const std::function<void()>& enqueue) {
   is_warm_ = true;
 }
 
-void CudaModel::load(std::span<const std::uint8_t> inputs, std::span<const std::uint8_t> targets,
+void CudaModel::load(const TensorView& inputs, const TensorView& targets,
                      const LossFactors& factors) {
-  check(inputs.size() == input_bytes_ && targets.size() <= rows_,
-        "a model takes batches of the size it was made for, and at most as many targets");
-  check(std::ranges::all_of(targets, [this](std::uint8_t target) { return target < classes_; }),
-        "a target is one of the classes");
+  const std::span<const std::int32_t> classes = targets.as<std::int32_t>();
+  check(classes.size() <= rows_, "a batch has at most one target per row");
+  check(std::ranges::all_of(classes, is_below(classes_)), "a target is one of the classes");
   batch_.load({.row_weight = factors.row_weight,
                .loss_scale = factors.loss_scale,
-               .targets = narrow<std::uint32_t>(targets.size())},
-              inputs, targets);
-  counted_rows_ += static_cast<double>(targets.size());
+               .targets = narrow<std::uint32_t>(classes.size())},
+              inputs, classes);
+  counted_rows_ += static_cast<double>(classes.size());
 }
 
-void CudaModel::forward_backward(std::span<const std::uint8_t> inputs,
-                                 std::span<const std::uint8_t> targets,
+void CudaModel::forward_backward(const TensorView& inputs, const TensorView& targets,
                                  const LossFactors& factors) {
   const CudaDeviceGuard guard(device_index_);
   load(inputs, targets, factors);
@@ -255,8 +283,7 @@ void CudaModel::forward_backward(std::span<const std::uint8_t> inputs,
   });
 }
 
-void CudaModel::evaluate(std::span<const std::uint8_t> inputs,
-                         std::span<const std::uint8_t> targets) {
+void CudaModel::evaluate(const TensorView& inputs, const TensorView& targets) {
   const CudaDeviceGuard guard(device_index_);
   load(inputs, targets, {});
   loss_.evaluate(forward(batch_.inputs()));

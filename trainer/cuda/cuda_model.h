@@ -22,6 +22,7 @@
 #include "trainer/cuda/compute/context.h"
 #include "trainer/cuda/kernels/softmax.h"
 #include "trainer/cuda/parameters.h"
+#include "trainer/data/dataset.h"
 #include "trainer/loss/loss.h"
 #include "trainer/models/gpt.h"
 #include "trainer/models/image_models.h"
@@ -49,14 +50,28 @@ struct LossFactors {
   float loss_scale = 1.0f;  ///< Loss scale; loss sums do not contain it.
 };
 
-/// Byte offsets of the parts of a batch in its buffer: header, inputs and targets. Each part is
-/// aligned to 256 bytes.
+struct BatchShape {
+  std::size_t inputs;      ///< Number of pixels or tokens.
+  std::size_t vocabulary;  ///< Tokens are below this; 0: the inputs are pixels.
+  std::size_t rows;        ///< Number of rows of the output, each of which may have a target.
+};
+
+/// Byte offsets of the parts of a batch in its buffer: header, inputs, the order of tokens and
+/// targets. Each part is aligned to 256 bytes.
 struct BatchPlan {
   std::size_t inputs = 0;
+  std::size_t order = 0;
   std::size_t targets = 0;
   std::size_t bytes = 0;
 };
-BatchPlan plan_batch(std::size_t input_bytes, std::size_t target_rows);
+BatchPlan plan_batch(const BatchShape& shape);
+
+/// The inputs of a batch in device memory.
+struct DeviceInputs {
+  const std::uint8_t* pixels;  ///< Null for tokens.
+  const std::int32_t* tokens;  ///< Null for pixels.
+  const std::int32_t* order;   ///< That of `order_rows`; null for pixels.
+};
 
 /// Copies batches to a fixed buffer on the device. It alternates between two pinned buffers, so
 /// that the host can fill one while the other is in flight.
@@ -64,18 +79,18 @@ BatchPlan plan_batch(std::size_t input_bytes, std::size_t target_rows);
 /// Threads: one. `device` and `stream` outlive this object.
 class BatchStaging {
  public:
-  BatchStaging(kolo::Device& device, Stream& stream, std::size_t input_bytes,
-               std::size_t target_rows);
+  BatchStaging(kolo::Device& device, Stream& stream, const BatchShape& shape);
 
   /// Copies the batch to a pinned buffer and enqueues its transfer to the device. Blocks while the
-  /// transfer before the last one is in flight.
-  void load(const BatchHeader& header, std::span<const std::uint8_t> inputs,
-            std::span<const std::uint8_t> targets);
+  /// transfer before the last one is in flight. Errors: UsageError if the inputs have another
+  /// number or dtype, or if a token is not in the vocabulary.
+  void load(const BatchHeader& header, const TensorView& inputs,
+            std::span<const std::int32_t> targets);
 
   // Device addresses of the parts of a batch; they are the same for all batches.
   const BatchHeader* header() const;
-  const std::uint8_t* inputs() const;
-  const std::uint8_t* targets() const;
+  DeviceInputs inputs() const;
+  const std::int32_t* targets() const;
 
  private:
   struct Slot {
@@ -84,7 +99,9 @@ class BatchStaging {
   };
 
   Stream& stream_;
+  BatchShape shape_;
   BatchPlan plan_;
+  std::vector<std::uint32_t> ends_;  // scratch memory of `order_rows`
   DeviceMemory batch_;
   std::array<Slot, 2> slots_;
   std::size_t next_ = 0;
@@ -98,16 +115,18 @@ class Loss {
   struct Shape {
     std::size_t rows;
     std::size_t classes;
+    std::size_t stride;  ///< Elements from one row of logits, and of their gradient, to the next.
   };
 
   Loss(kolo::Device& device, Stream& stream, Context& context, const BatchStaging& batch,
        const Shape& shape);
 
-  /// Enqueues the computation of loss and gradient for `logits`, float32 [rows, classes].
+  /// Enqueues the computation of loss and gradient for `logits`, float32 [rows, classes] with the
+  /// stride of the shape.
   void evaluate_with_gradient(const float* logits) { enqueue(logits, gradient_.data()); }
   void evaluate(const float* logits) { enqueue(logits, nullptr); }
 
-  /// The gradient of the logits, [rows, classes], in the context's dtype.
+  /// The gradient of the logits, shaped like these, in the context's dtype.
   const void* gradient() const { return gradient_.data(); }
 
   /// Returns the sums over all batches since the last call, and resets them. Blocks.
@@ -199,10 +218,9 @@ class CudaModel {
     std::unique_ptr<Stream> stream;  ///< A stream of `device`.
     CudaModelOptions options;
     std::unique_ptr<ParameterSet> parameters;
-    // Shape of a batch.
-    std::size_t input_bytes;
-    std::size_t rows;
+    BatchShape batch;
     std::size_t classes;
+    std::size_t logits_stride;
   };
 
   virtual ~CudaModel() = default;
@@ -235,17 +253,18 @@ class CudaModel {
   /// Enqueues forward pass, loss and backward pass. Gradients are overwritten, and the loss is
   /// added to the sums.
   ///
-  /// Shape:  as in Model::forward and SoftmaxCrossEntropy::evaluate: `inputs` is a full batch;
-  ///         `targets` may be shorter, and rows without a target do not count. Both are copied
-  ///         before the call returns.
+  /// Shape:  as in Model::forward and SoftmaxCrossEntropy::evaluate: `inputs` is a full batch of
+  ///         uint8 pixels or int32 tokens; `targets`, int32, may be shorter, and rows without a
+  ///         target do not count. Both are copied before the call returns.
   /// Before: all gradients are bound. Earlier work that uses them is on this stream, or this stream
   ///         waits for it.
-  /// Errors: UsageError if sizes do not fit or a target is not a class.
-  void forward_backward(std::span<const std::uint8_t> inputs, std::span<const std::uint8_t> targets,
+  /// Errors: UsageError if sizes or dtypes do not fit, a token is not in the vocabulary or a target
+  ///         is not a class.
+  void forward_backward(const TensorView& inputs, const TensorView& targets,
                         const LossFactors& factors);
 
   /// Enqueues the forward pass, and the loss, which is added to the sums.
-  void evaluate(std::span<const std::uint8_t> inputs, std::span<const std::uint8_t> targets);
+  void evaluate(const TensorView& inputs, const TensorView& targets);
 
   /// Returns the sums over all batches since the last call, and resets them. Blocks.
   LossSums take_sums();
@@ -266,23 +285,22 @@ class CudaModel {
   explicit CudaModel(Base base);
 
   /// Enqueues the forward pass from `inputs` on the device. Returns logits, float32 [rows,
-  /// classes].
-  virtual const float* forward(const std::uint8_t* inputs) = 0;
+  /// classes], with the stride that the constructor got.
+  virtual const float* forward(const DeviceInputs& inputs) = 0;
   /// Enqueues the computation of all parameter gradients from the gradient of the logits, which has
-  /// the dtype of the options.
-  virtual void backward(const void* logits_gradient, const std::uint8_t* inputs) = 0;
+  /// the dtype of the options, and their shape.
+  virtual void backward(const void* logits_gradient, const DeviceInputs& inputs) = 0;
 
  private:
   /// Runs a step in the LaunchMode of the options; `enqueue` enqueues its work.
   void launch(const std::function<void()>& enqueue);
   /// Copies a batch to the device. Errors: UsageError if it does not fit.
-  void load(std::span<const std::uint8_t> inputs, std::span<const std::uint8_t> targets,
-            const LossFactors& factors);
+  void load(const TensorView& inputs, const TensorView& targets, const LossFactors& factors);
 
   // An object is declared before the objects that refer to it, so that it is destroyed after them.
   kolo::Device& device_;
   CudaModelOptions options_;
-  std::size_t input_bytes_, rows_, classes_;
+  std::size_t rows_, classes_;
   std::unique_ptr<Stream> stream_;
   int device_index_;
   Context context_;
@@ -303,8 +321,8 @@ class CudaModel {
 template <typename M, typename HostModel, typename Shape>
 std::unique_ptr<CudaModel> make_model(kolo::Device& device, const CudaModelOptions& options,
                                       const Shape& shape, const Shape& host_shape,
-                                      std::size_t input_bytes, std::size_t rows,
-                                      std::size_t classes) {
+                                      const BatchShape& batch, std::size_t classes,
+                                      std::size_t logits_stride) {
   auto parameters = std::make_unique<ParameterSet>(shape.seed);
   {
     trainer::Device processor;
@@ -320,9 +338,9 @@ std::unique_ptr<CudaModel> make_model(kolo::Device& device, const CudaModelOptio
                                              .stream = std::move(stream),
                                              .options = options,
                                              .parameters = std::move(parameters),
-                                             .input_bytes = input_bytes,
-                                             .rows = rows,
-                                             .classes = classes},
+                                             .batch = batch,
+                                             .classes = classes,
+                                             .logits_stride = logits_stride},
                              shape);
 }
 

@@ -2,10 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstdint>
-#include <span>
 
 #include <fmt/format.h>
 
@@ -46,21 +43,6 @@ int index_of(const kolo::Device& device) {
   return cuda_device->index();
 }
 
-/// The only supported number of tokens, because kernels read tokens and targets as bytes.
-constexpr std::size_t kMostTokens = 256;
-
-/// Errors: KoloError(kConfig) for more classes than a byte can number.
-ImageModelOptions image_options(const ModelSetting& setting) {
-  const ImageModelOptions options = image_model_options(setting);
-  if (options.classes > kMostTokens) {
-    throw_config_error(
-        fmt::format("--device cuda: image models take at most {} classes there, and this data has "
-                    "{}; choose --device cpu",
-                    kMostTokens, options.classes));
-  }
-  return options;
-}
-
 using Maker = std::unique_ptr<CudaModel> (*)(kolo::Device&, const ModelSetting&,
                                              const CudaModelOptions&);
 
@@ -73,22 +55,15 @@ struct Entry {
 constexpr Entry kModels[] = {
     {"mlp",
      [](kolo::Device& device, const ModelSetting& setting, const CudaModelOptions& options) {
-       return make_mlp(device, image_options(setting), options);
+       return make_mlp(device, image_model_options(setting), options);
      }},
     {"lenet",
      [](kolo::Device& device, const ModelSetting& setting, const CudaModelOptions& options) {
-       return make_lenet(device, image_options(setting), options);
+       return make_lenet(device, image_model_options(setting), options);
      }},
     {"gpt",
      [](kolo::Device& device, const ModelSetting& setting, const CudaModelOptions& options) {
-       const Gpt::Options shape = Gpt::options(setting);
-       if (shape.tokens != kMostTokens) {
-         throw_config_error(
-             fmt::format("--device cuda: gpt takes {} kinds of tokens there, bytes, and this data "
-                         "has {}; choose --device cpu",
-                         kMostTokens, shape.tokens));
-       }
-       return make_gpt(device, shape, options);
+       return make_gpt(device, Gpt::options(setting), options);
      }},
 };
 
@@ -106,18 +81,6 @@ std::unique_ptr<CudaModel> make_model(std::string_view name, kolo::Device& devic
 kolo::Device& device_of(const Runtime& runtime) {
   check(runtime.device() != nullptr, "training on a device needs a runtime that has one");
   return *runtime.device();
-}
-
-/// Returns a tensor as bytes: pixels as they are, and tokens and classes converted. Before: tokens
-/// and classes are below 256.
-std::span<const std::uint8_t> as_bytes(const TensorView& tensor,
-                                       std::vector<std::uint8_t>& memory) {
-  if (tensor.dtype() == DType::kUInt8) return tensor.as<std::uint8_t>();
-  const std::span<const std::int32_t> values = tensor.as<std::int32_t>();
-  memory.resize(values.size());
-  std::ranges::transform(values, memory.begin(),
-                         [](std::int32_t value) { return static_cast<std::uint8_t>(value); });
-  return memory;
 }
 
 CudaModelOptions model_options(const Config& config) {
@@ -218,8 +181,7 @@ class CudaLearner final : public Learner, private Stateful {
   Stateful& state() override { return *this; }
 
   void forward_backward(const Batch& batch, float row_weight) override {
-    const Bytes bytes = bytes_of(batch);
-    model_->forward_backward(bytes.inputs, bytes.targets,
+    model_->forward_backward(batch.inputs[0], batch.targets[0],
                              {.row_weight = row_weight, .loss_scale = gate_.loss_scale()});
   }
   void await_averages() override {
@@ -238,8 +200,7 @@ class CudaLearner final : public Learner, private Stateful {
             .is_skipped = report.is_skipped};
   }
   void evaluate(const Batch& batch) override {
-    const Bytes bytes = bytes_of(batch);
-    model_->evaluate(bytes.inputs, bytes.targets);
+    model_->evaluate(batch.inputs[0], batch.targets[0]);
   }
   LossSums take_sums() override {
     sums_ += model_->take_sums();
@@ -251,11 +212,6 @@ class CudaLearner final : public Learner, private Stateful {
   }
 
  private:
-  /// A batch in the format of the kernels, whose integers have one byte.
-  struct Bytes {
-    std::span<const std::uint8_t> inputs;
-    std::span<const std::uint8_t> targets;
-  };
   void visit_state(StateVisitor& visitor) override {
     ParameterSet& values = model_->parameters();
     model_->download_parameters();
@@ -271,12 +227,7 @@ class CudaLearner final : public Learner, private Stateful {
     gate_.visit_state(visitor);
     visit_compression(visitor, gradients_);
   }
-  Bytes bytes_of(const Batch& batch) {
-    return {.inputs = as_bytes(batch.inputs[0], inputs_),
-            .targets = as_bytes(batch.targets[0], targets_)};
-  }
 
-  std::vector<std::uint8_t> inputs_, targets_;
   std::unique_ptr<CudaModel> model_;
   GradientSet gradients_;
   CudaOptimizer optimizer_;

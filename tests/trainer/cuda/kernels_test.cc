@@ -2,6 +2,9 @@
 // sides round nearly equal numbers; for a float32 sum of n terms, n roundings of 2^-24 on each
 // side.
 
+#include <algorithm>
+#include <numeric>
+
 #include "tests/trainer/cuda/cuda_test.h"
 #include "tests/trainer/cuda/references.h"
 #include "tests/trainer/finite_difference.h"
@@ -232,27 +235,52 @@ TEST_P(KernelTest, BiasAndActivation) {
   }
 }
 
+/// The rows of an embedding, and the shape of its table.
+struct Tokens {
+  const char* what;
+  std::size_t vocabulary, width;
+  std::vector<std::int32_t> rows;
+};
+
+// Slices hold rows of one token, of many, and of tokens that begin or end within.
+std::vector<Tokens> tokens_of_rows(std::size_t rows) {
+  Random random(1);
+  std::vector<std::int32_t> few(rows), many(rows), same(rows, 3), each(rows);
+  for (auto& token : few) token = static_cast<std::int32_t>(random.below(7) * 40);
+  for (auto& token : many) {
+    token = random.below(3) == 0 ? 50'000 : static_cast<std::int32_t>(random.below(50'257));
+  }
+  std::iota(each.begin(), each.end(), 0);
+  return {{"bytes", 256, 136, few},
+          {"byte pairs", 50'257, 5, many},
+          {"one token", 5, 136, same},
+          {"each token once", rows, 5, each}};
+}
+
 TEST_P(KernelTest, EmbeddingForwardAndBackward) {
-  for (const std::size_t width : {5u, 136u}) {
-    constexpr std::size_t kLength = 300, kRows = 5 * kLength;  // two parts
-    std::vector<std::uint8_t> bytes(kRows);
-    Random random(1);
-    for (auto& byte : bytes) byte = static_cast<std::uint8_t>(random.below(7) * 40);
-    const auto token = random_values(kTokens * width, 2);
+  constexpr std::size_t kLength = 150, kRows = 3 * kLength;  // seven slices and a part of one
+  for (const Tokens& tokens : tokens_of_rows(kRows)) {
+    SCOPED_TRACE(tokens.what);
+    const std::size_t width = tokens.width;
+    std::vector<std::uint32_t> ends(tokens.vocabulary);
+    std::vector<std::int32_t> order(kRows);
+    order_rows(tokens.rows, ends, order);
+    const auto token = random_values(tokens.vocabulary * width, 2);
     const auto position = random_values(kLength * width, 3);
     const auto dy = encode(dtype(), random_values(kRows * width, 4));
-    auto dtoken = random_values(kTokens * width, 5);
+    auto dtoken = random_values(tokens.vocabulary * width, 5);
     std::vector<float> dposition(position.size());
     std::vector<std::byte> y(dy.size());
-    const DeviceMemory dev_bytes = upload(bytes), dev_token = upload(token),
-                       dev_position = upload(position), dev_dy = upload(dy), dev_y = room(y.size()),
-                       dev_dtoken = upload(dtoken), dev_dposition = upload(dposition),
-                       partials = room(token_parts(kRows) * kTokens * width * sizeof(float));
+    const DeviceMemory dev_tokens = upload(tokens.rows), dev_order = upload(order),
+                       dev_token = upload(token), dev_position = upload(position),
+                       dev_dy = upload(dy), dev_y = room(y.size()), dev_dtoken = upload(dtoken),
+                       dev_dposition = upload(dposition),
+                       partials = room(token_slices(kRows) * 2 * width * sizeof(float));
     EmbeddingForward forward{.dtype = dtype(),
                              .rows = kRows,
                              .length = kLength,
                              .width = width,
-                             .bytes = bytes.data(),
+                             .tokens = tokens.rows.data(),
                              .token = token.data(),
                              .position = position.data(),
                              .y = y.data()};
@@ -260,14 +288,16 @@ TEST_P(KernelTest, EmbeddingForwardAndBackward) {
                                .rows = kRows,
                                .length = kLength,
                                .width = width,
-                               .bytes = bytes.data(),
+                               .tokens = tokens.rows.data(),
+                               .order = order.data(),
                                .dy = dy.data(),
                                .partials = nullptr,
                                .dtoken = dtoken.data(),
                                .dposition = dposition.data()};
     reference::embed(forward);
-    reference::embed_backward(backward);
-    forward.bytes = backward.bytes = reinterpret_cast<const std::uint8_t*>(dev_bytes.data());
+    reference::embed_backward(backward, tokens.vocabulary);
+    forward.tokens = backward.tokens = reinterpret_cast<const std::int32_t*>(dev_tokens.data());
+    backward.order = reinterpret_cast<const std::int32_t*>(dev_order.data());
     forward.token = floats(dev_token);
     forward.position = floats(dev_position);
     forward.y = dev_y.data();
@@ -280,29 +310,39 @@ TEST_P(KernelTest, EmbeddingForwardAndBackward) {
     EXPECT_EQ(download<std::byte>(dev_y.data(), y.size()), y);
     expect_close(download<float>(dev_dtoken.data(), dtoken.size()), dtoken,
                  kRows * 0x1.0p-24f * kRows, "dtoken");
-    expect_close(download<float>(dev_dposition.data(), dposition.size()), dposition,
-                 25 * 0x1.0p-24f, "dposition");
+    expect_close(download<float>(dev_dposition.data(), dposition.size()), dposition, 9 * 0x1.0p-24f,
+                 "dposition");
   }
 }
 
-TEST_P(KernelTest, CrossEntropyAndItsTotals) {
-  for (const std::size_t classes : {10u, 256u}) {
-    constexpr std::size_t kRows = 301;
-    const auto logits = random_values(kRows * classes, 1);
-    std::vector<std::uint8_t> targets(kRows - 4);
+/// Rows, classes and stride of logits.
+struct LogitsShape {
+  std::size_t rows, classes, stride;
+};
+
+class CrossEntropyTest : public KernelTest {
+ protected:
+  void expect_reference(const LogitsShape& shape, std::vector<float> logits) {
+    std::vector<std::int32_t> targets(shape.rows - 4);
     Random random(2);
-    for (auto& target : targets) target = static_cast<std::uint8_t>(random.below(classes));
-    std::vector<std::byte> gradient(logits.size() * size_of(dtype()));
-    const std::vector<BatchHeader> header{
-        {.row_weight = 0.5f, .loss_scale = 2.0f, .targets = kRows - 4}};
+    for (auto& target : targets) target = static_cast<std::int32_t>(random.below(shape.classes));
+    targets[2] = std::max(targets[2], 1);
+    logits[shape.stride + static_cast<std::size_t>(targets[1])] = 9.0f;      // correct
+    logits[2 * shape.stride + static_cast<std::size_t>(targets[2])] = 9.0f;  // beaten by an equal
+    logits[2 * shape.stride] = 9.0f;
+    std::vector<std::byte> gradient = encode(dtype(), std::vector<float>(logits.size(), 7.0f));
+    const std::vector<BatchHeader> header{{.row_weight = 0.5f,
+                                           .loss_scale = 2.0f,
+                                           .targets = static_cast<std::uint32_t>(targets.size())}};
     std::vector<LossTotals> totals(1);
     const DeviceMemory dev_logits = upload(logits), dev_targets = upload(targets),
                        dev_header = upload(header), dev_totals = upload(totals),
-                       dev_gradient = room(gradient.size()),
-                       dev_results = room(2 * kRows * sizeof(float));
+                       dev_gradient = upload(gradient),
+                       dev_results = room(2 * shape.rows * sizeof(float));
     CrossEntropy step{.dtype = dtype(),
-                      .rows = kRows,
-                      .classes = classes,
+                      .rows = shape.rows,
+                      .classes = shape.classes,
+                      .stride = shape.stride,
                       .logits = logits.data(),
                       .targets = targets.data(),
                       .header = header.data(),
@@ -311,20 +351,43 @@ TEST_P(KernelTest, CrossEntropyAndItsTotals) {
                       .totals = totals.data()};
     reference::cross_entropy(step);
     step.logits = floats(dev_logits);
-    step.targets = reinterpret_cast<const std::uint8_t*>(dev_targets.data());
+    step.targets = reinterpret_cast<const std::int32_t*>(dev_targets.data());
     step.header = reinterpret_cast<const BatchHeader*>(dev_header.data());
     step.gradient = dev_gradient.data();
     step.row_results = floats(dev_results);
     step.totals = reinterpret_cast<LossTotals*>(dev_totals.data());
     cross_entropy(native(), step);
     expect_close(activations(dev_gradient, logits.size()), decode(dtype(), gradient),
-                 bound(2 * classes), "gradient");
+                 bound(2 * shape.classes), "gradient, and 7 between rows");
     const LossTotals actual = download<LossTotals>(dev_totals.data(), 1).front();
+    EXPECT_GE(actual.correct, 1.0);
     EXPECT_EQ(actual.correct, totals.front().correct);
     EXPECT_NEAR(actual.loss, totals.front().loss,
-                totals.front().loss * static_cast<double>(classes) * 0x1.0p-23);
+                totals.front().loss * static_cast<double>(shape.classes) * 0x1.0p-23);
+  }
+};
+
+TEST_P(CrossEntropyTest, RowsOfAnyNumberOfClasses) {
+  for (const LogitsShape shape : {LogitsShape{301, 10, 10}, LogitsShape{301, 256, 256},
+                                  LogitsShape{9, 1025, 1032}, LogitsShape{9, 50'257, 50'264}}) {
+    SCOPED_TRACE(shape.classes);
+    expect_reference(shape, random_values(shape.rows * shape.stride, 1));
   }
 }
+
+// The largest logit comes last, or logits differ so much that no other counts.
+TEST_P(CrossEntropyTest, LogitsOfAnySize) {
+  constexpr LogitsShape kShape{9, 3000, 3000};
+  std::vector<float> logits(kShape.rows * kShape.stride);
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const auto column = static_cast<float>(i % kShape.stride);
+    logits[i] = i < 3 * kShape.stride ? column / 400.0f - 5.0f : 1e30f * (column - 1500.0f);
+  }
+  expect_reference(kShape, logits);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CrossEntropyTest, testing::ValuesIn(kActivationTypes),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
 
 INSTANTIATE_TEST_SUITE_P(Types, KernelTest, testing::ValuesIn(kActivationTypes),
                          [](const auto& type) { return std::string(to_string(type.param)); });

@@ -26,7 +26,7 @@ constexpr OptimizerOptions kAdamW{.epsilon = 1e-3f, .weight_decay = 0.1f};
 /// A model on both devices.
 struct ModelCase {
   std::string name;
-  std::size_t sample_bytes;
+  std::size_t sample_elements;
   std::size_t rows;  ///< Rows per sample.
   std::size_t classes;
   bool has_pooling;
@@ -46,23 +46,33 @@ ImageModelOptions images() {
           .seed = 3};
 }
 
-Gpt::Options text() {
+Gpt::Options text(std::size_t tokens) {
   return {.sequences = kSamples,
           .context = 8,
+          .tokens = tokens,
           .model = {.layers = 2, .width = 32, .heads = 4},
           .seed = 3};
 }
 
+ModelCase gpt(const std::string& name, std::size_t tokens) {
+  return {name,
+          8,
+          8,
+          tokens,
+          false,
+          [=](trainer::Device& d) { return std::make_unique<Gpt>(d, text(tokens)); },
+          [=](kolo::Device& d, const CudaModelOptions& o) { return make_gpt(d, text(tokens), o); }};
+}
+
 std::vector<ModelCase> model_cases() {
-  return {
-      {"mlp", 320, 1, 10, false,
-       [](trainer::Device& d) { return std::make_unique<Mlp>(d, images()); },
-       [](kolo::Device& d, const CudaModelOptions& o) { return make_mlp(d, images(), o); }},
-      {"lenet", 320, 1, 10, true,
-       [](trainer::Device& d) { return std::make_unique<Lenet>(d, images()); },
-       [](kolo::Device& d, const CudaModelOptions& o) { return make_lenet(d, images(), o); }},
-      {"gpt", 8, 8, 256, false, [](trainer::Device& d) { return std::make_unique<Gpt>(d, text()); },
-       [](kolo::Device& d, const CudaModelOptions& o) { return make_gpt(d, text(), o); }}};
+  return {{"mlp", 320, 1, 10, false,
+           [](trainer::Device& d) { return std::make_unique<Mlp>(d, images()); },
+           [](kolo::Device& d, const CudaModelOptions& o) { return make_mlp(d, images(), o); }},
+          {"lenet", 320, 1, 10, true,
+           [](trainer::Device& d) { return std::make_unique<Lenet>(d, images()); },
+           [](kolo::Device& d, const CudaModelOptions& o) { return make_lenet(d, images(), o); }},
+          gpt("gpt", 256),
+          gpt("gpt_of_byte_pairs", 1003)};
 }
 
 class ModelTest : public CudaTest, public testing::WithParamInterface<ModelCase> {
@@ -70,24 +80,23 @@ class ModelTest : public CudaTest, public testing::WithParamInterface<ModelCase>
   const ModelCase& c() const { return GetParam(); }
   std::size_t rows() const { return kSamples * c().rows; }
 
-  static std::vector<std::uint8_t> bytes(std::size_t count, std::uint64_t below,
-                                         std::uint64_t seed) {
-    Random random(seed);
-    std::vector<std::uint8_t> result(count);
-    for (auto& byte : result) byte = static_cast<std::uint8_t>(random.below(below));
-    return result;
+  void SetUp() override {
+    CudaTest::SetUp();
+    pixels_.resize(kSamples * c().sample_elements);
+    tokens_.resize(rows());
+    targets_.resize(rows());
+    Random random(1);
+    for (auto& pixel : pixels_) pixel = static_cast<std::uint8_t>(random.below(256));
+    for (auto& token : tokens_) token = static_cast<std::int32_t>(random.below(c().classes));
+    for (auto& target : targets_) target = static_cast<std::int32_t>(random.below(c().classes));
   }
-  std::vector<std::uint8_t> inputs() const { return bytes(kSamples * c().sample_bytes, 256, 1); }
-  std::vector<std::uint8_t> targets() const { return bytes(rows(), c().classes, 2); }
-  /// Runs forward pass and loss on the host, where tokens and classes have a wider dtype.
-  LossSums evaluate_on_host(Model& model, trainer::Loss& loss, std::span<const std::uint8_t> wanted,
-                            float row_weight) {
-    pixels_ = inputs();
-    ids_.assign(pixels_.begin(), pixels_.end());
-    const TensorView input[] = {c().rows > 1 ? TensorView(ids_) : TensorView(pixels_)};
-    const std::vector<std::int32_t> classes(wanted.begin(), wanted.end());
-    const TensorView target[] = {classes};
-    return loss.evaluate(model.forward(input, {}), target, row_weight);
+
+  // A model on the host reads its inputs again in its backward pass.
+  TensorView inputs() const { return c().rows > 1 ? TensorView(tokens_) : TensorView(pixels_); }
+  TensorView targets() const { return targets_; }
+  static LossSums evaluate_on_host(Model& model, trainer::Loss& loss, const TensorView& inputs,
+                                   const TensorView& targets, float row_weight) {
+    return loss.evaluate(model.forward({&inputs, 1}, {}), {&targets, 1}, row_weight);
   }
   LossFactors factors() const { return {.row_weight = 1.0f / static_cast<float>(rows())}; }
 
@@ -114,9 +123,8 @@ class ModelTest : public CudaTest, public testing::WithParamInterface<ModelCase>
     return values;
   }
 
- private:
-  std::vector<std::uint8_t> pixels_;  // a model reads them again in its backward pass
-  std::vector<std::int32_t> ids_;
+  std::vector<std::uint8_t> pixels_;
+  std::vector<std::int32_t> tokens_, targets_;
 };
 
 double norm_of(std::span<const float> values) { return std::sqrt(dot(values, values)); }
@@ -136,10 +144,9 @@ TEST_P(ModelTest, LossAndGradientsFollowTheHostModel) {
   trainer::Device host_device;
   const auto host = c().on_host(host_device);
   host->parameters().own_gradients();
-  const auto all = targets();
-  const std::span<const std::uint8_t> some(all.data(), all.size() - 2);  // the rest is padding
+  const std::span<const std::int32_t> some(targets_.data(), rows() - 2);  // the rest is padding
   SoftmaxCrossEntropy loss({.rows = rows(), .classes = c().classes});
-  const LossSums expected = evaluate_on_host(*host, loss, some, factors().row_weight);
+  const LossSums expected = evaluate_on_host(*host, loss, inputs(), some, factors().row_weight);
   host->backward(loss.gradient());
 
   for (const DType dtype : kActivationTypes) {
@@ -175,7 +182,7 @@ TEST_P(ModelTest, HooksComeInTheOrderOfTheHostModel) {
   std::vector<std::size_t> expected;
   host->parameters().on_gradient_ready([&](std::size_t i) { expected.push_back(i); });
   SoftmaxCrossEntropy loss({.rows = rows(), .classes = c().classes});
-  evaluate_on_host(*host, loss, targets(), 1.0f);
+  evaluate_on_host(*host, loss, inputs(), targets(), 1.0f);
   host->backward(loss.gradient());
 
   for (const LaunchMode launch : {LaunchMode::kEager, LaunchMode::kGraph}) {
@@ -213,7 +220,7 @@ TEST_P(ModelTest, TrainingFollowsTheHostTrainer) {
   const auto optimizer = make_optimizer("adamw", host->parameters(), kAdamW);
   SoftmaxCrossEntropy loss({.rows = rows(), .classes = c().classes});
   for (int step = 0; step < 3; ++step) {
-    evaluate_on_host(*host, loss, targets(), factors().row_weight);
+    evaluate_on_host(*host, loss, inputs(), targets(), factors().row_weight);
     host->backward(loss.gradient());
     optimizer->step(1e-3f, clip_factor(gradient_norm(host->parameters()), 1.0));
   }
@@ -272,13 +279,15 @@ TEST_P(ModelTest, MisuseIsAnErrorAtTheCall) {
   model->own_gradients();
   EXPECT_THROW(model->bind_gradient(0, model->gradient(0) + 1), UsageError) << "alignment";
   EXPECT_THROW(CudaOptimizer(*model, "adam", {}), KoloError);
-  auto batch = inputs();
-  batch.pop_back();
-  EXPECT_THROW(model->forward_backward(batch, targets(), factors()), UsageError);
-  auto labels = targets();
-  if (c().classes < 256) {
-    labels.front() = static_cast<std::uint8_t>(c().classes);
-    EXPECT_THROW(model->forward_backward(inputs(), labels, factors()), UsageError);
+  const TensorView all = inputs();
+  const TensorView less(all.dtype(), all.bytes().first(all.bytes().size() - sizeof(std::int32_t)));
+  EXPECT_THROW(model->forward_backward(less, targets(), factors()), UsageError);
+  EXPECT_THROW(model->forward_backward(inputs(), pixels_, factors()), UsageError) << "dtype";
+  auto wrong = targets_;
+  for (const int value : {-1, static_cast<int>(c().classes)}) {
+    wrong.front() = value;
+    EXPECT_THROW(model->forward_backward(inputs(), wrong, factors()), UsageError) << "a class";
+    EXPECT_THROW(model->forward_backward(wrong, targets(), factors()), UsageError) << "a token";
   }
   EXPECT_THROW(c().on_device(*device_, {.dtype = DType::kInt32}), UsageError);
 }

@@ -142,12 +142,27 @@ TEST(DeviceState, IsThatOfTheProcessor) {
 }
 
 TEST(BatchPlan, PartsAreApartAndAligned) {
-  const BatchPlan plan = plan_batch(1000, 3);
-  EXPECT_GE(plan.inputs, sizeof(BatchHeader));
-  EXPECT_GE(plan.targets, plan.inputs + 1000);
-  EXPECT_GE(plan.bytes, plan.targets + 3);
-  EXPECT_EQ(plan.inputs % 256, 0u);
-  EXPECT_EQ(plan.targets % 256, 0u);
+  for (const std::size_t vocabulary : {0u, 50257u}) {
+    const std::size_t input_bytes = vocabulary == 0 ? 1000 : 4000;
+    const BatchPlan plan = plan_batch({.inputs = 1000, .vocabulary = vocabulary, .rows = 3});
+    EXPECT_GE(plan.inputs, sizeof(BatchHeader));
+    EXPECT_GE(plan.order, plan.inputs + input_bytes);
+    EXPECT_GE(plan.targets, plan.order + (vocabulary == 0 ? 0 : input_bytes));
+    EXPECT_GE(plan.bytes, plan.targets + 3 * sizeof(std::int32_t));
+    for (const std::size_t offset : {plan.inputs, plan.order, plan.targets}) {
+      EXPECT_EQ(offset % 256, 0u);
+    }
+  }
+}
+
+TEST(OrderOfRows, IsByTokenThenByRow) {
+  const std::vector<std::int32_t> tokens = {4, 0, 50'256, 4, 2, 0, 4};
+  std::vector<std::uint32_t> ends(50'257, 9);  // of an earlier batch
+  std::vector<std::int32_t> order(tokens.size());
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    order_rows(tokens, ends, order);
+    EXPECT_EQ(order, (std::vector<std::int32_t>{1, 5, 4, 0, 3, 6, 2}));
+  }
 }
 
 TEST(LayerNormPlan, WarpsCoverARowAndBlocksFitTheDevice) {
@@ -168,8 +183,8 @@ TEST(SumPlans, EveryShapeHasAPartAndNoneTooMany) {
   for (const std::size_t rows : {0u, 1u, 64u, 65u, 100000u}) {
     EXPECT_GE(column_sum_parts(rows), 1u);
     EXPECT_LE(column_sum_parts(rows), 128u);
-    EXPECT_GE(token_parts(rows), 1u);
-    EXPECT_LE(token_parts(rows), 8u);
+    EXPECT_GE(token_slices(rows) * kSliceRows, rows);
+    EXPECT_LT(token_slices(rows) * kSliceRows, rows + kSliceRows);
   }
 }
 
@@ -181,13 +196,13 @@ std::vector<float> library_product(const ColumnMajor& m, const std::vector<float
     if (x.is_transposed) std::swap(row, column);
     EXPECT_LT(row, x.rows);
     EXPECT_LT(column, x.columns);
-    return data[column * x.rows + row];
+    return data.at(column * x.stride + row);
   };
-  std::vector<float> d(m.d.rows * m.d.columns);
+  std::vector<float> d(m.d.stride * m.d.columns);
   for (std::size_t i = 0; i < m.d.rows; ++i) {
     for (std::size_t j = 0; j < m.d.columns; ++j) {
       for (std::size_t k = 0; k < depth; ++k) {
-        d[j * m.d.rows + i] += at(m.a, a, i, k) * at(m.b, b, k, j);
+        d[j * m.d.stride + i] += at(m.a, a, i, k) * at(m.b, b, k, j);
       }
     }
   }
@@ -227,6 +242,20 @@ TEST(ColumnMajor, GivesTheRowMajorProduct) {
       EXPECT_EQ(library_product(to_column_major(shape), b, a, kDepth), expected);
     }
   }
+}
+
+// Of a product of 2 x 3 and 3 x 2 matrices; a has rows of 5 elements in memory, and d of 4.
+TEST(ColumnMajor, SkipsTheElementsBetweenRows) {
+  MatmulShape shape{.rows = 2, .columns = 2, .depth = 3};
+  shape.a_stride = 5;
+  shape.d_stride = 4;
+  const std::vector<float> plain = {1, 2, 3, -1, -1, 4, 5, 6, -1, -1};
+  const std::vector<float> transposed = {1, 4, -1, -1, -1, 2, 5, -1, -1, -1, 3, 6, -1, -1, -1};
+  const std::vector<float> b = {1, 10, 2, 20, 3, 30};
+  const std::vector<float> expected = {14, 140, 0, 0, 32, 320, 0, 0};
+  EXPECT_EQ(library_product(to_column_major(shape), b, plain, 3), expected);
+  shape.a = Layout::kTransposed;
+  EXPECT_EQ(library_product(to_column_major(shape), b, transposed, 3), expected);
 }
 
 TEST(HeadShape, JoinedIndexIsAPermutation) {

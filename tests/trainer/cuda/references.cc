@@ -113,16 +113,20 @@ void sum_columns(const ColumnSums& s) {
 }
 
 void cross_entropy(const CrossEntropy& s) {
-  std::vector<float> gradient(s.logits, s.logits + s.rows * s.classes);
+  const std::vector<float> old = load(s.dtype, s.gradient, s.rows * s.stride);
+  std::vector<float> gradient(s.logits, s.logits + s.rows * s.stride);
   const float weight = s.header->row_weight * s.header->loss_scale;
   for (std::size_t r = 0; r < s.rows; ++r) {
-    const std::span<float> row = std::span(gradient).subspan(r * s.classes, s.classes);
+    const std::span<float> row = std::span(gradient).subspan(r * s.stride, s.classes);
+    std::copy_n(old.begin() + static_cast<std::ptrdiff_t>(r * s.stride + s.classes),
+                s.stride - s.classes, row.end());
     if (r >= s.header->targets) {
       std::ranges::fill(row, 0.0f);
       continue;
     }
     s.totals->correct += std::ranges::max_element(row) - row.begin() == s.targets[r] ? 1.0 : 0.0;
-    s.totals->loss += static_cast<double>(softmax_cross_entropy(row, s.targets[r], weight));
+    s.totals->loss += static_cast<double>(
+        softmax_cross_entropy(row, static_cast<std::size_t>(s.targets[r]), weight));
   }
   store(s.dtype, gradient, s.gradient);
 }
@@ -131,17 +135,19 @@ void embed(const EmbeddingForward& s) {
   std::vector<float> y(s.rows * s.width);
   for (std::size_t i = 0; i < y.size(); ++i) {
     const std::size_t row = i / s.width, column = i % s.width;
-    y[i] = s.token[s.bytes[row] * s.width + column] + s.position[row % s.length * s.width + column];
+    y[i] = s.token[static_cast<std::size_t>(s.tokens[row]) * s.width + column] +
+           s.position[row % s.length * s.width + column];
   }
   store(s.dtype, y, s.y);
 }
 
-void embed_backward(const EmbeddingBackward& s) {
+void embed_backward(const EmbeddingBackward& s, std::size_t vocabulary) {
   const std::vector<float> dy = load(s.dtype, s.dy, s.rows * s.width);
-  std::vector<double> token(s.dtoken, s.dtoken + kTokens * s.width), position(s.length * s.width);
+  std::vector<double> token(s.dtoken, s.dtoken + vocabulary * s.width),
+      position(s.length * s.width);
   for (std::size_t i = 0; i < dy.size(); ++i) {
     const std::size_t row = i / s.width, column = i % s.width;
-    token[s.bytes[row] * s.width + column] += static_cast<double>(dy[i]);
+    token[static_cast<std::size_t>(s.tokens[row]) * s.width + column] += static_cast<double>(dy[i]);
     position[row % s.length * s.width + column] += static_cast<double>(dy[i]);
   }
   std::ranges::transform(token, s.dtoken, [](double sum) { return static_cast<float>(sum); });

@@ -34,7 +34,7 @@ void sum_columns(const ColumnSums& sums);
 void cross_entropy(const CrossEntropy& step);
 void embed(const EmbeddingForward& step);
 /// Computes its sums in float64.
-void embed_backward(const EmbeddingBackward& step);
+void embed_backward(const EmbeddingBackward& step, std::size_t vocabulary);
 void pack_filter(const FilterShape& shape, const float* parameter, DType dtype, void* packed);
 void split_heads(DType dtype, const HeadShape& shape, const void* joined, void* split);
 void layer_norm(const LayerNormForward& step);

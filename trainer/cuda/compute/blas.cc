@@ -78,11 +78,11 @@ void set(const OperationHandle& operation, cublasLtMatmulDescAttributes_t attrib
 LayoutHandle make_layout(const ColumnMajor::Matrix& m, DType dtype, std::size_t batch) {
   cublasLtMatrixLayout_t layout = nullptr;
   check_blas(cublasLtMatrixLayoutCreate(&layout, blas_type(dtype), m.rows, m.columns,
-                                        static_cast<std::int64_t>(m.rows)),
+                                        static_cast<std::int64_t>(m.stride)),
              "cublasLtMatrixLayoutCreate");
   LayoutHandle handle(layout);
   const auto count = static_cast<std::int32_t>(batch);
-  const auto stride = static_cast<std::int64_t>(m.rows * m.columns);
+  const auto stride = static_cast<std::int64_t>(m.stride * m.columns);
   check_blas(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                                               sizeof(count)),
              "cublasLtMatrixLayoutSetAttribute");
@@ -95,7 +95,7 @@ LayoutHandle make_layout(const ColumnMajor::Matrix& m, DType dtype, std::size_t 
 // The alignment in bytes of all matrices of a batch. They begin at multiples of their size, in
 // memory aligned to 16 bytes.
 std::uint32_t alignment_of(const ColumnMajor::Matrix& m, DType dtype) {
-  const std::size_t bytes = m.rows * m.columns * size_of(dtype);
+  const std::size_t bytes = m.stride * m.columns * size_of(dtype);
   std::uint32_t alignment = 16;
   while (bytes % alignment != 0) alignment /= 2;
   return alignment;
@@ -112,13 +112,17 @@ std::string describe(const MatmulShape& s) {
 ColumnMajor to_column_major(const MatmulShape& s) {
   const bool a_plain = s.a == Layout::kPlain;
   const bool b_plain = s.b == Layout::kPlain;
-  return {.a = {.rows = b_plain ? s.columns : s.depth,
-                .columns = b_plain ? s.depth : s.columns,
-                .is_transposed = !b_plain},
-          .b = {.rows = a_plain ? s.depth : s.rows,
-                .columns = a_plain ? s.rows : s.depth,
-                .is_transposed = !a_plain},
-          .d = {.rows = s.columns, .columns = s.rows, .is_transposed = false}};
+  ColumnMajor m{.a = {.rows = b_plain ? s.columns : s.depth,
+                      .columns = b_plain ? s.depth : s.columns,
+                      .is_transposed = !b_plain},
+                .b = {.rows = a_plain ? s.depth : s.rows,
+                      .columns = a_plain ? s.rows : s.depth,
+                      .is_transposed = !a_plain},
+                .d = {.rows = s.columns, .columns = s.rows, .is_transposed = false}};
+  m.a.stride = m.a.rows;
+  m.b.stride = s.a_stride != 0 ? s.a_stride : m.b.rows;
+  m.d.stride = s.d_stride != 0 ? s.d_stride : m.d.rows;
+  return m;
 }
 
 class Blas::Plan {

@@ -38,6 +38,9 @@ struct MatmulShape {
   DType result = DType::kFloat32;
   std::size_t batch = 1;
   Epilogue epilogue = Epilogue::kNone;
+  // Elements from one row in memory to the next; 0: rows are adjacent.
+  std::size_t a_stride = 0;
+  std::size_t d_stride = 0;
 
   friend auto operator<=>(const MatmulShape&, const MatmulShape&) = default;
 };
@@ -64,6 +67,7 @@ struct ColumnMajor {
     std::size_t rows;  ///< Rows in memory, before transposition.
     std::size_t columns;
     bool is_transposed;
+    std::size_t stride = 0;  ///< Elements from one column to the next.
   };
   Matrix a;
   Matrix b;

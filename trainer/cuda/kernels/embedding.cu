@@ -1,7 +1,6 @@
 #include "trainer/cuda/kernels/embedding.h"
 
 #include "trainer/cuda/compute/status.h"
-#include "trainer/cuda/kernels/column_sums.h"
 #include "trainer/cuda/kernels/element.cuh"
 
 namespace kolo::trainer::cuda {
@@ -10,10 +9,10 @@ namespace {
 constexpr int kThreads = 128;
 
 template <typename T, int N>
-__global__ void embed_kernel(std::size_t length, std::size_t width, const std::uint8_t* bytes,
+__global__ void embed_kernel(std::size_t length, std::size_t width, const std::int32_t* tokens,
                              const float* token, const float* position, T* y) {
   const std::size_t row = blockIdx.x;
-  const float* token_row = token + bytes[row] * width;
+  const float* token_row = token + static_cast<std::size_t>(tokens[row]) * width;
   const float* position_row = position + row % length * width;
   for (std::size_t c = threadIdx.x * N; c < width; c += kThreads * N) {
     float v[N];
@@ -36,29 +35,63 @@ __global__ void position_gradient_kernel(std::size_t sequences, std::size_t coun
   dposition[i] = sum;
 }
 
-// Block (columns, token, part) scans the bytes of its part, a tile at a time in shared memory, and
-// sums the gradient rows of its token in order.
+// Block (slice, columns) sums the rows of each token in its slice of the order. The sum of a token
+// whose other rows lie in slices before goes to the slice's first partial sum, and the sum of one
+// that begins here and has rows in later slices to its second.
 template <typename T>
 __global__ void token_gradient_kernel(std::size_t rows, std::size_t width,
-                                      const std::uint8_t* bytes, const T* dy, float* partials) {
-  __shared__ std::uint8_t tile[kThreads];
-  const std::size_t column = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const unsigned token = blockIdx.y;
-  const std::size_t per_part = ceil_div<std::size_t>(rows, gridDim.z);
-  const std::size_t begin = blockIdx.z * per_part;
-  const std::size_t end = begin + per_part < rows ? begin + per_part : rows;
-  float sum = 0.0f;
-  for (std::size_t first = begin; first < end; first += kThreads) {
-    const std::size_t count = end - first < kThreads ? end - first : kThreads;
-    __syncthreads();
-    if (threadIdx.x < count) tile[threadIdx.x] = bytes[first + threadIdx.x];
-    __syncthreads();
-    if (column >= width) continue;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (tile[i] == token) sum += widen(dy[(first + i) * width + column]);
-    }
+                                      const std::int32_t* tokens, const std::int32_t* order,
+                                      const T* dy, float* partials, float* dtoken) {
+  __shared__ std::int32_t row[kSliceRows + 2];    // of the slice and its neighbours
+  __shared__ std::int32_t token[kSliceRows + 2];  // -1: no row
+  static_assert(kSliceRows + 2 <= kThreads);
+  const std::size_t begin = blockIdx.x * kSliceRows;
+  const std::size_t count = rows - begin < kSliceRows ? rows - begin : kSliceRows;
+  if (threadIdx.x < kSliceRows + 2) {
+    const std::size_t next = begin + threadIdx.x;  // one after the place of this thread
+    const bool has_row = next > 0 && next <= rows;
+    row[threadIdx.x] = has_row ? order[next - 1] : 0;
+    token[threadIdx.x] = has_row ? tokens[row[threadIdx.x]] : -1;
   }
-  if (column < width) partials[(blockIdx.z * kTokens + token) * width + column] = sum;
+  __syncthreads();
+  const std::size_t column = static_cast<std::size_t>(blockIdx.y) * kThreads + threadIdx.x;
+  if (column >= width) return;
+  float* const partial = partials + blockIdx.x * 2 * width + column;
+  bool begins_before = token[0] == token[1];
+  float sum = 0.0f;
+  for (std::size_t i = 1; i <= count; ++i) {
+    sum += widen(dy[static_cast<std::size_t>(row[i]) * width + column]);
+    const bool goes_on = token[i + 1] == token[i];
+    if (goes_on && i < count) continue;
+    if (begins_before) {
+      partial[0] = sum;
+    } else if (goes_on) {
+      partial[width] = sum;
+    } else {
+      dtoken[static_cast<std::size_t>(token[i]) * width + column] += sum;
+    }
+    begins_before = false;
+    sum = 0.0f;
+  }
+}
+
+// Block (slice, columns) adds up the partial sums of the token that begins in its slice and has
+// rows in later slices, if there is one.
+__global__ void join_slices_kernel(std::size_t rows, std::size_t width, const std::int32_t* tokens,
+                                   const std::int32_t* order, const float* partials,
+                                   float* dtoken) {
+  const std::size_t column = static_cast<std::size_t>(blockIdx.y) * kThreads + threadIdx.x;
+  const std::size_t begin = blockIdx.x * kSliceRows;
+  std::size_t next = begin + kSliceRows;
+  if (column >= width || next >= rows) return;
+  const std::int32_t token = tokens[order[next - 1]];
+  if (begin > 0 && tokens[order[begin - 1]] == token) return;
+  if (tokens[order[next]] != token) return;
+  float sum = partials[(blockIdx.x * 2 + 1) * width + column];
+  for (; next < rows && tokens[order[next]] == token; next += kSliceRows) {
+    sum += partials[next / kSliceRows * 2 * width + column];
+  }
+  dtoken[static_cast<std::size_t>(token) * width + column] += sum;
 }
 
 }  // namespace
@@ -68,30 +101,26 @@ void embed(NativeStream stream, const EmbeddingForward& s) {
     using T = decltype(element);
     embed_kernel<T, decltype(pack)::value>
         <<<static_cast<unsigned>(s.rows), kThreads, 0, native(stream)>>>(
-            s.length, s.width, s.bytes, s.token, s.position, as<T>(s.y));
+            s.length, s.width, s.tokens, s.token, s.position, as<T>(s.y));
   });
   check_launch("embed");
 }
 
 void embed_backward(NativeStream stream, const EmbeddingBackward& s) {
-  const std::size_t parts = token_parts(s.rows);
   const std::size_t positions = s.length * s.width;
   const auto position_blocks = static_cast<unsigned>(ceil_div<std::size_t>(positions, kThreads));
-  const auto column_blocks = static_cast<unsigned>(ceil_div<std::size_t>(s.width, kThreads));
+  const dim3 token_blocks(static_cast<unsigned>(token_slices(s.rows)),
+                          static_cast<unsigned>(ceil_div<std::size_t>(s.width, kThreads)));
   visit_element(s.dtype, [&](auto element) {
     using T = decltype(element);
     position_gradient_kernel<<<position_blocks, kThreads, 0, native(stream)>>>(
         s.rows / s.length, positions, as<T>(s.dy), s.dposition);
-    token_gradient_kernel<<<dim3(column_blocks, kTokens, static_cast<unsigned>(parts)), kThreads, 0,
-                            native(stream)>>>(s.rows, s.width, s.bytes, as<T>(s.dy), s.partials);
+    token_gradient_kernel<<<token_blocks, kThreads, 0, native(stream)>>>(
+        s.rows, s.width, s.tokens, s.order, as<T>(s.dy), s.partials, s.dtoken);
   });
+  join_slices_kernel<<<token_blocks, kThreads, 0, native(stream)>>>(s.rows, s.width, s.tokens,
+                                                                    s.order, s.partials, s.dtoken);
   check_launch("embed_backward");
-  fold(stream, {.partials = s.partials,
-                .parts = parts,
-                .stride = kTokens * s.width,
-                .width = kTokens * s.width,
-                .mode = FoldInto::kAdd,
-                .into = s.dtoken});
 }
 
 }  // namespace kolo::trainer::cuda

@@ -1,5 +1,7 @@
 #include "trainer/cuda/kernels/softmax.h"
 
+#include <algorithm>
+#include <cfloat>
 #include <cmath>
 
 #include "trainer/cuda/compute/status.h"
@@ -76,38 +78,61 @@ __global__ void causal_softmax_backward_kernel(std::size_t rows, std::size_t len
 
 constexpr int kTotalThreads = 256;
 
-// Each warp computes loss and gradient of one row.
-template <typename T>
-__global__ void cross_entropy_kernel(std::size_t rows, std::size_t classes, const float* logits,
-                                     const std::uint8_t* targets, const BatchHeader* header,
-                                     T* gradient, float* row_results) {
-  const std::size_t r = static_cast<std::size_t>(blockIdx.x) * kWarps + threadIdx.y;
-  if (r >= rows) return;
-  const float* row = logits + r * classes;
-  const bool counts = r < header->targets;
-  const std::size_t target = counts ? targets[r] : 0;
+constexpr int kMostRowWarps = 8;
 
-  float top = -INFINITY;
-  for (std::size_t c = threadIdx.x; c < classes; c += kWarpSize) top = fmaxf(top, row[c]);
-  top = warp_max(top);
-  float sum = 0.0f;
-  bool is_beaten = false;  // whether an equal logit comes before the target's
-  for (std::size_t c = threadIdx.x; c < classes; c += kWarpSize) {
-    sum += expf(row[c] - top);
-    is_beaten |= c < target && row[c] == top;
+/// Reduces a block's values to one, which all its threads get. `reduce` does so for a warp, and
+/// `neutral` changes no result. `scratch` holds kMostRowWarps values that nobody else uses.
+template <typename Reduce>
+__device__ float over_block(float value, float neutral, float* scratch, Reduce&& reduce) {
+  const unsigned lane = threadIdx.x % kWarpSize;
+  value = reduce(value);
+  if (lane == 0) scratch[threadIdx.x / kWarpSize] = value;
+  __syncthreads();
+  return reduce(lane < blockDim.x / kWarpSize ? scratch[lane] : neutral);
+}
+
+// Each block computes loss and gradient of one row. It reads the row twice: for the largest logit
+// together with the sum, whose terms a thread scales again when it finds a larger one, and for the
+// gradient.
+template <typename T>
+__global__ void cross_entropy_kernel(std::size_t classes, std::size_t stride, const float* logits,
+                                     const std::int32_t* targets, const BatchHeader* header,
+                                     T* gradient, float* row_results) {
+  __shared__ float scratch[3][kMostRowWarps];
+  const std::size_t r = blockIdx.x;
+  const float* row = logits + r * stride;
+  const bool counts = r < header->targets;
+  const std::size_t target = counts ? static_cast<std::size_t>(targets[r]) : 0;
+
+  float own_top = -FLT_MAX;
+  float own_sum = 0.0f;
+  std::size_t first = 0;  // the thread's first column with own_top
+  for (std::size_t c = threadIdx.x; c < classes; c += blockDim.x) {
+    if (row[c] > own_top) {
+      own_sum *= expf(own_top - row[c]);
+      own_top = row[c];
+      first = c;
+    }
+    own_sum += expf(row[c] - own_top);
   }
-  sum = warp_sum(sum);
-  const bool is_correct = !__any_sync(kWholeWarp, is_beaten) && row[target] == top;
+  const auto largest = [](float value) { return warp_max(value); };
+  const auto total = [](float value) { return warp_sum(value); };
+  const float top = over_block(own_top, -FLT_MAX, scratch[0], largest);
+  const float sum = over_block(own_sum * expf(own_top - top), 0.0f, scratch[1], total);
+  // Whether an equal logit comes before the target's.
+  const bool is_beaten = own_top == top && first < target;
+  const float beaten = over_block(is_beaten ? 1.0f : 0.0f, 0.0f, scratch[2], total);
 
   if (gradient != nullptr) {
     const float weight = counts ? header->row_weight * header->loss_scale : 0.0f;
-    for (std::size_t c = threadIdx.x; c < classes; c += kWarpSize) {
+    for (std::size_t c = threadIdx.x; c < classes; c += blockDim.x) {
       const float share = expf(row[c] - top) / sum;
       const float value = weight * (c == target ? share - 1.0f : share);
-      gradient[r * classes + c] = round_to<T>(counts ? value : 0.0f);
+      gradient[r * stride + c] = round_to<T>(counts ? value : 0.0f);
     }
   }
   if (threadIdx.x == 0) {
+    const bool is_correct = beaten == 0.0f && row[target] == top;
     row_results[2 * r] = counts ? logf(sum) - (row[target] - top) : 0.0f;
     row_results[2 * r + 1] = counts && is_correct ? 1.0f : 0.0f;
   }
@@ -156,11 +181,14 @@ void causal_softmax_backward(NativeStream stream, const CausalSoftmaxBackward& s
 }
 
 void cross_entropy(NativeStream stream, const CrossEntropy& s) {
-  const auto blocks = static_cast<unsigned>(ceil_div<std::size_t>(s.rows, kWarps));
+  constexpr std::size_t kLaneClasses = 32;  // that a thread takes before a row gets another warp
+  const std::size_t warps = ceil_div<std::size_t>(s.classes, kWarpSize * kLaneClasses);
+  const auto threads =
+      static_cast<unsigned>(kWarpSize * std::min<std::size_t>(warps, kMostRowWarps));
   visit_element(s.dtype, [&](auto element) {
     using T = decltype(element);
-    cross_entropy_kernel<<<blocks, dim3(kWarpSize, kWarps), 0, native(stream)>>>(
-        s.rows, s.classes, s.logits, s.targets, s.header, as<T>(s.gradient), s.row_results);
+    cross_entropy_kernel<<<static_cast<unsigned>(s.rows), threads, 0, native(stream)>>>(
+        s.classes, s.stride, s.logits, s.targets, s.header, as<T>(s.gradient), s.row_results);
   });
   check_launch("cross_entropy");
   add_totals_kernel<<<1, kTotalThreads, 0, native(stream)>>>(s.rows, s.row_results, s.totals);

@@ -55,12 +55,14 @@ struct LossTotals {
 ///
 /// Shape: logits is float32 [rows, classes]; targets [header.targets]; gradient [rows, classes] of
 ///        `dtype`, or null if it is not needed; row_results [rows, 2]. All are in device memory.
+///        Rows of logits and gradient begin `stride` elements apart.
 struct CrossEntropy {
   DType dtype;
   std::size_t rows;
   std::size_t classes;
+  std::size_t stride;
   const float* logits;
-  const std::uint8_t* targets;
+  const std::int32_t* targets;
   const BatchHeader* header;
   void* gradient;
   float* row_results;

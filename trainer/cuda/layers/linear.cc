@@ -24,6 +24,7 @@ Linear::Linear(Context& context, DeviceParameters& parameters, DeviceParameter& 
       result_(options.is_float32_result ? DType::kFloat32 : context.dtype()) {
   check(bias != nullptr || options.activation == Activation::kNone,
         "a linear layer without bias has no activation");
+  check(bias == nullptr || options.output_stride == 0, "a layer with bias has adjacent rows");
   const bool has_bias = bias != nullptr;
   forward_ = plan(forward_shape(has_bias ? forward_epilogue(options.activation) : Epilogue::kNone),
                   forward_shape(Epilogue::kNone));
@@ -59,7 +60,8 @@ MatmulShape Linear::forward_shape(Epilogue epilogue) const {
           .operand = context_.dtype(),
           .result = result_,
           .batch = 1,
-          .epilogue = epilogue};
+          .epilogue = epilogue,
+          .d_stride = options_.output_stride};
 }
 
 MatmulShape Linear::parameter_shape(Epilogue epilogue) const {
@@ -71,7 +73,8 @@ MatmulShape Linear::parameter_shape(Epilogue epilogue) const {
           .operand = context_.dtype(),
           .result = DType::kFloat32,
           .batch = 1,
-          .epilogue = epilogue};
+          .epilogue = epilogue,
+          .a_stride = options_.output_stride};
 }
 
 MatmulShape Linear::input_shape(Epilogue epilogue) const {
@@ -83,7 +86,8 @@ MatmulShape Linear::input_shape(Epilogue epilogue) const {
           .operand = context_.dtype(),
           .result = context_.dtype(),
           .batch = 1,
-          .epilogue = epilogue};
+          .epilogue = epilogue,
+          .a_stride = options_.output_stride};
 }
 
 void Linear::forward(const Forward& step) {

@@ -27,6 +27,9 @@ class Linear {
     /// Activation of the previous layer, whose derivative `backward_input` includes.
     Activation input_activation = Activation::kNone;
     bool is_float32_result = false;  ///< Whether y is float32, as for logits.
+    /// Elements from one row of y, and of its gradient, to the next; 0: `outputs`. Another stride
+    /// is for layers without bias.
+    std::size_t output_stride = 0;
   };
 
   /// If `bias` is null, another layer shares the weight. That layer must come later in the backward

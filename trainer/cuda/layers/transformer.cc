@@ -155,26 +155,27 @@ Embedding::Embedding(Context& context, DeviceParameters& parameters, DeviceParam
       position_(position),
       options_(options) {
   const std::size_t rows = options.sequences * options.length;
-  context.reserve_scratch(token_parts(rows) * kTokens * options.width);
+  context.reserve_scratch(token_slices(rows) * 2 * options.width);
 }
 
-void Embedding::forward(const std::uint8_t* bytes, void* y) {
+void Embedding::forward(const std::int32_t* tokens, void* y) {
   embed(context_.stream(), {.dtype = context_.dtype(),
                             .rows = options_.sequences * options_.length,
                             .length = options_.length,
                             .width = options_.width,
-                            .bytes = bytes,
+                            .tokens = tokens,
                             .token = token_.value,
                             .position = position_.value,
                             .y = y});
 }
 
-void Embedding::backward(const std::uint8_t* bytes, const void* dy) {
+void Embedding::backward(const std::int32_t* tokens, const std::int32_t* order, const void* dy) {
   embed_backward(context_.stream(), {.dtype = context_.dtype(),
                                      .rows = options_.sequences * options_.length,
                                      .length = options_.length,
                                      .width = options_.width,
-                                     .bytes = bytes,
+                                     .tokens = tokens,
+                                     .order = order,
                                      .dy = dy,
                                      .partials = context_.scratch(),
                                      .dtoken = token_.gradient,

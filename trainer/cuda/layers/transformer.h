@@ -84,9 +84,9 @@ class LayerNorm {
   DeviceMemory mean_, rstd_;
 };
 
-/// The sum of the rows of a byte and of its position, as in trainer/layers/tables.h.
+/// The sum of the rows of a token and of its position, as in trainer/layers/tables.h.
 ///
-/// Shape: bytes is [rows], y and dy [rows, width] of the context's dtype.
+/// Shape: tokens is [rows], y and dy [rows, width] of the context's dtype.
 class Embedding {
  public:
   struct Options {
@@ -98,11 +98,11 @@ class Embedding {
   Embedding(Context& context, DeviceParameters& parameters, DeviceParameter& token,
             DeviceParameter& position, const Options& options);
 
-  void forward(const std::uint8_t* bytes, void* y);
+  void forward(const std::int32_t* tokens, void* y);
 
   /// Adds to the gradient of the token table, to which the output layer has written in the same
-  /// pass, and reports both tables ready.
-  void backward(const std::uint8_t* bytes, const void* dy);
+  /// pass, and reports both tables ready. `order` is that of `order_rows`.
+  void backward(const std::int32_t* tokens, const std::int32_t* order, const void* dy);
 
  private:
   Context& context_;

@@ -4,12 +4,15 @@
 #include <utility>
 
 #include "trainer/cuda/cuda_model.h"
+#include "trainer/cuda/kernels/portable.h"
 #include "trainer/cuda/layers/transformer.h"
 
 namespace kolo::trainer::cuda {
 namespace {
 
-constexpr std::size_t kClasses = 256;
+/// Elements from one row of logits to the next. Rows begin at multiples of 16 bytes in every dtype,
+/// which fast matrix products need, for any vocabulary.
+std::size_t logits_stride(const Gpt::Options& o) { return round_up<std::size_t>(o.tokens, 8); }
 
 SelfAttention::Options attention_options(const Gpt::Options& o) {
   return {.sequences = o.sequences,
@@ -32,14 +35,15 @@ class CudaGpt final : public CudaModel {
         output_(context(), device_parameters(), device_parameters().of("embedding.token"), nullptr,
                 {.rows = rows_,
                  .inputs = o.model.width,
-                 .outputs = kClasses,
+                 .outputs = o.tokens,
                  .activation = Activation::kNone,
                  .input_activation = Activation::kNone,
-                 .is_float32_result = true}),
+                 .is_float32_result = true,
+                 .output_stride = logits_stride(o)}),
         embedded_(context().activations(rows_ * o.model.width)),
         normal_(context().activations(rows_ * o.model.width)),
         gradient_(context().activations(rows_ * o.model.width)),
-        logits_(context().floats(rows_ * kClasses)) {
+        logits_(context().floats(rows_ * logits_stride(o))) {
     for (std::size_t i = 0; i < o.model.layers; ++i) {
       blocks_.emplace_back(context(), device_parameters(), scratch_, "block" + std::to_string(i),
                            attention_options(o));
@@ -47,8 +51,8 @@ class CudaGpt final : public CudaModel {
   }
 
  protected:
-  const float* forward(const std::uint8_t* inputs) override {
-    embedding_.forward(inputs, embedded_.data());
+  const float* forward(const DeviceInputs& inputs) override {
+    embedding_.forward(inputs.tokens, embedded_.data());
     last_ = embedded_.data();
     for (TransformerBlock& block : blocks_) last_ = block.forward(last_);
     final_norm_.forward(last_, normal_.data());
@@ -56,7 +60,7 @@ class CudaGpt final : public CudaModel {
     return floats_of(logits_);
   }
 
-  void backward(const void* logits_gradient, const std::uint8_t* inputs) override {
+  void backward(const void* logits_gradient, const DeviceInputs& inputs) override {
     void* const narrow = scratch_.narrow.data();
     output_.backward_parameters(normal_.data(), logits_gradient);
     output_.backward_input(logits_gradient, narrow);
@@ -64,7 +68,7 @@ class CudaGpt final : public CudaModel {
     for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
       block->backward(gradient_.data());
     }
-    embedding_.backward(inputs, gradient_.data());
+    embedding_.backward(inputs.tokens, inputs.order, gradient_.data());
   }
 
  private:
@@ -88,8 +92,10 @@ std::unique_ptr<CudaModel> make_gpt(kolo::Device& device, const Gpt::Options& sh
   Gpt::Options host = shape;
   host.sequences = 1;
   host.chunk = 1;
-  return make_model<CudaGpt, Gpt>(device, options, shape, host, shape.sequences * shape.context,
-                                  shape.sequences * shape.context, kClasses);
+  const std::size_t rows = shape.sequences * shape.context;
+  return make_model<CudaGpt, Gpt>(device, options, shape, host,
+                                  {.inputs = rows, .vocabulary = shape.tokens, .rows = rows},
+                                  shape.tokens, logits_stride(shape));
 }
 
 }  // namespace kolo::trainer::cuda

@@ -255,14 +255,14 @@ class CudaMlp final : public CudaModel {
         logits_(context().floats(o.images * o.classes)) {}
 
  protected:
-  const float* forward(const std::uint8_t* inputs) override {
-    fc1_.forward({.x = input_.forward(inputs), .y = hidden1_.data()});
+  const float* forward(const DeviceInputs& inputs) override {
+    fc1_.forward({.x = input_.forward(inputs.pixels), .y = hidden1_.data()});
     fc2_.forward({.x = hidden1_.data(), .y = hidden2_.data()});
     fc3_.forward({.x = hidden2_.data(), .y = logits_.data()});
     return floats_of(logits_);
   }
 
-  void backward(const void* logits_gradient, const std::uint8_t*) override {
+  void backward(const void* logits_gradient, const DeviceInputs&) override {
     fc3_.backward_parameters(hidden2_.data(), logits_gradient);
     fc3_.backward_input(logits_gradient, gradient2_.data(), hidden2_.data());
     fc2_.backward_parameters(hidden1_.data(), gradient2_.data());
@@ -326,14 +326,14 @@ class CudaLenet final : public CudaModel {
         logits_(context().floats(o.images * o.classes)) {}
 
  protected:
-  const float* forward(const std::uint8_t* inputs) override {
-    const void* const features = stage2_.forward(stage1_.forward(input_.forward(inputs)));
+  const float* forward(const DeviceInputs& inputs) override {
+    const void* const features = stage2_.forward(stage1_.forward(input_.forward(inputs.pixels)));
     fc1_.forward({.x = features, .y = hidden_.data()});
     fc2_.forward({.x = hidden_.data(), .y = logits_.data()});
     return floats_of(logits_);
   }
 
-  void backward(const void* logits_gradient, const std::uint8_t*) override {
+  void backward(const void* logits_gradient, const DeviceInputs&) override {
     fc2_.backward_parameters(hidden_.data(), logits_gradient);
     fc2_.backward_input(logits_gradient, hidden_gradient_.data(), hidden_.data());
     fc1_.backward_parameters(stage2_.output(), hidden_gradient_.data());
@@ -360,9 +360,10 @@ std::unique_ptr<CudaModel> make_image_model(kolo::Device& device, const ImageMod
   check(shape.channels == 1, "on a GPU images are grey");
   ImageModelOptions host = shape;
   host.images = 1;
-  return make_model<M, HostModel>(device, options, shape, host,
-                                  shape.images * shape.height * shape.width, shape.images,
-                                  shape.classes);
+  return make_model<M, HostModel>(
+      device, options, shape, host,
+      {.inputs = shape.images * shape.height * shape.width, .vocabulary = 0, .rows = shape.images},
+      shape.classes, shape.classes);
 }
 
 }  // namespace
