@@ -59,8 +59,8 @@ void launch_row_sums(const RowGroups& groups, const void* rows, std::size_t widt
 
 /// Enqueue `DeviceKernels::subtract_pairs` and `find_non_finite` on a cudaStream_t of the current
 /// device, as one launch each.
-void launch_subtract_pairs(std::span<const std::int64_t> indices, const float* values,
-                           float* residual, float* velocity, void* cuda_stream);
+void launch_subtract_pairs(Span<const std::int64_t> indices, const float* values, float* residual,
+                           float* velocity, void* cuda_stream);
 void launch_find_non_finite(DType dtype, const void* data, std::size_t count,
                             std::uint32_t* non_finite, void* cuda_stream);
 

@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void launch_subtract_pairs(std::span<const std::int64_t> indices, const float* values,
-                           float* residual, float* velocity, void* cuda_stream) {
+void launch_subtract_pairs(Span<const std::int64_t> indices, const float* values, float* residual,
+                           float* velocity, void* cuda_stream) {
   gpu::launch("subtraction of pairs", subtract, kThreads,
               access::ceil_divide(indices.size(), kThreads), static_cast<cudaStream_t>(cuda_stream),
               indices.data(), values, indices.size(), residual, velocity);

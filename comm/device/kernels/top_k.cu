@@ -407,7 +407,7 @@ void launch_selection(const Work& work, std::size_t blocks, cudaStream_t stream)
 
 }  // namespace
 
-void launch_top_k(const TopK& task, std::span<std::byte> workspace, void* cuda_stream) {
+void launch_top_k(const TopK& task, Span<std::byte> workspace, void* cuda_stream) {
   check_top_k(task, workspace);
   if (task.count == 0) return;
   const auto stream = static_cast<cudaStream_t>(cuda_stream);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
+#include "comm/base/span.h"
 #include "comm/device/device_kernels.h"
 #include "comm/device/kernels/access.h"
 #include "comm/kernels/host_device.h"
@@ -14,7 +14,7 @@
 namespace kolo {
 
 /// Checks the arguments of `DeviceKernels::top_k`, for all implementations. Errors: UsageError.
-void check_top_k(const TopK& task, std::span<const std::byte> workspace);
+void check_top_k(const TopK& task, Span<const std::byte> workspace);
 
 /// Runs `task` on the processor, in memory that it can access. This function defines the bits of
 /// all implementations of `DeviceKernels::top_k`; a host device uses it.
@@ -27,7 +27,7 @@ void top_k_on_host(const TopK& task);
 /// Cost:    12 bytes per element, or 20 with momentum, to fold and count the first digit, 4 to
 ///          collect the survivors, then passes over the survivors only. Six launches.
 /// Source:  radix select as in Alabi et al., ACM JEA 17, 2012, with ordered compaction.
-void launch_top_k(const TopK& task, std::span<std::byte> workspace, void* cuda_stream);
+void launch_top_k(const TopK& task, Span<std::byte> workspace, void* cuda_stream);
 
 namespace radix {
 

@@ -10,7 +10,7 @@
 
 namespace kolo {
 
-void check_top_k(const TopK& task, std::span<const std::byte> workspace) {
+void check_top_k(const TopK& task, Span<const std::byte> workspace) {
   check(task.count < std::size_t{1} << 31, "top-k takes fewer than 2^31 elements");
   check(task.k <= task.count, "top-k cannot select more elements than there are");
   check(task.k == 0 || workspace.size() >= top_k_workspace_bytes(task.count),
