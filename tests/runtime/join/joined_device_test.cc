@@ -68,7 +68,13 @@ class SparseSteps {
       });
       test::mark(job.engine(0), *sets[0], g, NativeStream{stream_.get()});
     }
-    job.run_until([&] { return sets[0]->iterations().is_over(); });
+    job.run_until([&] {
+      if (sets[1]->awaits_check()) {
+        ++polls_awaiting_check;
+        EXPECT_TRUE(job.engine(1).device_busy()) << "the driving thread would sleep too long";
+      }
+      return sets[0]->iterations().is_over();
+    });
     EXPECT_TRUE(sets[0]->wait(std::chrono::milliseconds(1)));
   }
   void end() {
@@ -78,6 +84,7 @@ class SparseSteps {
 
   EngineJob job;
   std::vector<std::shared_ptr<GradientSetState>> sets;
+  std::size_t polls_awaiting_check = 0;
 
  private:
   std::unique_ptr<Stream> stream_;
@@ -95,6 +102,7 @@ TEST(JoinedDevices, EndStepsOfTopKWithoutAWaitForTheDevice) {
     steps.end();
     EXPECT_EQ(steps.job.device(1).waits(), 0u) << "seed " << seed;
     EXPECT_EQ(steps.job.device(0).waits(), 3u);
+    EXPECT_GT(steps.polls_awaiting_check, 0u);
     for (const auto& set : steps.sets) {
       EXPECT_EQ(static_cast<const float*>(set->view(1).data)[64], 1.5f);
       EXPECT_EQ(set->compressed().stats()[0].skipped_steps, 1u);
