@@ -127,7 +127,7 @@ inline std::vector<ConfigOption> job_options(Config& c) {
       {"--steps", &c.steps, kAtLeastOne, kOfRanks, "Training steps, in place of --epochs"},
       {"--batch", &c.batch, kAtLeastOne, kOfRanks,
        "Samples per rank and pass; auto: as --balance auto"},
-      {"--accumulate", &c.accumulation, kAtLeastOne, kOfRanks | kNotOnGpus,
+      {"--accumulate", &c.accumulation, kAtLeastOne, kOfRanks,
        "Passes per step, whose gradients add up before they are sent"},
       {"--mesh", &c.mesh, TextForm{"AXIS=N,..."}, kOfRanks | kNotOnGpus,
        "How ranks share the work: data=N,tensor=N,pipeline=N; data ranks have different samples, "

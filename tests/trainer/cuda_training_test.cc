@@ -47,6 +47,15 @@ TEST_P(CudaTrainingTest, FollowsTheProcessorInFloat32) {
   expect_same_course(cuda, run_on("cpu", config_), 0.01);
 }
 
+TEST_P(CudaTrainingTest, PassesAddUpAsOnTheProcessor) {
+  config_.batch = 4;
+  config_.accumulation = 3;
+  const Summary cuda = run_on("cuda", config_);
+  expect_same_course(cuda, run_on("cpu", config_), 0.01);
+  config_.cuda_graph = true;
+  EXPECT_EQ(run_on("cuda", config_).weights_hash, cuda.weights_hash);
+}
+
 // Bound: operands and activations are rounded to 8 bits (relative 2^-9) 10 to 15 times in
 // succession through a model and back, at random: 1 % of a gradient. AdamW turns that into full
 // steps if a gradient is smaller than its error. Losses after 20 steps differ by less than 10 %.

@@ -215,8 +215,10 @@ CudaModel::CudaModel(Base base)
       parameters_(*host_parameters_, device_, *stream_, options_.dtype),
       batch_(device_, *stream_, base.batch),
       loss_(device_, *stream_, context_, batch_,
-            {.rows = rows_, .classes = classes_, .stride = base.logits_stride}),
-      graph_({stream_->native()}) {
+            {.rows = rows_, .classes = classes_, .stride = base.logits_stride}) {
+  for (std::size_t kind = 0; kind < kPassKinds; ++kind) {
+    recordings_.push_back({.graph = StepGraph({stream_->native()})});
+  }
   parameters_.upload();
 }
 
@@ -235,7 +237,7 @@ void CudaModel::bind_gradient(std::size_t index, float* memory) {
         "the memory of a gradient on a CUDA device is aligned to 16 bytes: " +
             (*host_parameters_)[index].name());
   parameters_[index].gradient = memory;
-  graph_.clear();
+  for (Recording& recording : recordings_) recording.graph.clear();
 }
 
 void CudaModel::own_gradients() {
@@ -245,20 +247,22 @@ void CudaModel::own_gradients() {
   }
 }
 
-void CudaModel::launch(const std::function<void()>& enqueue) {
-  if (options_.launch == LaunchMode::kGraph && is_warm_) {
-    if (!graph_.is_recorded()) {
-      parameters_.on_ready([this](std::size_t index) {
-        graph_.ready(index, parameters_[index].size * sizeof(float));
-      });
-      graph_.record(options_.milestone_bytes, enqueue);
+void CudaModel::launch(GradientPass pass, const std::function<void()>& enqueue) {
+  Recording& recording = recordings_[kind_of(pass)];
+  StepGraph& graph = recording.graph;
+  parameters_.begin(pass);
+  if (options_.launch == LaunchMode::kGraph && recording.is_warm) {
+    if (!graph.is_recorded()) {
+      parameters_.on_ready(
+          [&](std::size_t index) { graph.ready(index, parameters_[index].size * sizeof(float)); });
+      graph.record(options_.milestone_bytes, enqueue);
     }
-    graph_.replay(hook_);
+    graph.replay(hook_);
     return;
   }
   parameters_.on_ready(hook_);
   enqueue();
-  is_warm_ = true;
+  recording.is_warm = true;
 }
 
 void CudaModel::load(const TensorView& inputs, const TensorView& targets,
@@ -277,7 +281,7 @@ void CudaModel::forward_backward(const TensorView& inputs, const TensorView& tar
                                  const LossFactors& factors) {
   const CudaDeviceGuard guard(device_index_);
   load(inputs, targets, factors);
-  launch([this] {
+  launch(passes_.next(), [this] {
     loss_.evaluate_with_gradient(forward(batch_.inputs()));
     backward(loss_.gradient(), batch_.inputs());
   });

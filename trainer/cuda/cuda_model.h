@@ -30,7 +30,8 @@
 
 namespace kolo::trainer::cuda {
 
-/// How a step is launched: kernel by kernel, or as CUDA graphs that the second step records.
+/// How a pass is launched: kernel by kernel, or as CUDA graphs that the second pass of its kind
+/// records.
 enum class LaunchMode : std::uint8_t { kEager, kGraph };
 
 struct CudaModelOptions {
@@ -154,7 +155,7 @@ struct GraphTraits {
 using GraphHandle = UniqueHandle<GraphTraits<cudaGraph_t, cudaGraphDestroy>>;
 using GraphExecHandle = UniqueHandle<GraphTraits<cudaGraphExec_t, cudaGraphExecDestroy>>;
 
-/// The kernels of a step as a sequence of CUDA graphs, recorded once and launched in later steps.
+/// The kernels of a pass as a sequence of CUDA graphs, recorded once and launched later.
 ///
 /// A graph runs no host code, so the sequence is cut after kernels that complete some gradients.
 /// The hooks of these gradients run right after the launch of their graph. For them, the stream
@@ -245,13 +246,17 @@ class CudaModel {
   /// Binds every gradient to memory that the model owns, for a job without a runtime.
   void own_gradients();
 
-  /// Sets the hook that `forward_backward` calls once per gradient, those of the last layer first,
-  /// right after it has enqueued the work that completes the gradient. An event that the hook
-  /// records on `stream()` follows that work.
+  /// Sets the number of backward passes per step; their gradients add up. Call between steps.
+  /// Before: passes > 0.
+  void accumulate(std::size_t passes) { passes_.set(passes); }
+
+  /// Sets the hook that `forward_backward` calls once per gradient and step, those of the last
+  /// layer first, right after it has enqueued the work that completes the gradient. An event that
+  /// the hook records on `stream()` follows that work.
   void on_gradient_ready(ReadyHook hook) { hook_ = std::move(hook); }
 
-  /// Enqueues forward pass, loss and backward pass. Gradients are overwritten, and the loss is
-  /// added to the sums.
+  /// Enqueues forward pass, loss and backward pass. The first pass of a step overwrites the
+  /// gradients, later ones add to them. The loss is added to the sums.
   ///
   /// Shape:  as in Model::forward and SoftmaxCrossEntropy::evaluate: `inputs` is a full batch of
   ///         uint8 pixels or int32 tokens; `targets`, int32, may be shorter, and rows without a
@@ -292,8 +297,14 @@ class CudaModel {
   virtual void backward(const void* logits_gradient, const DeviceInputs& inputs) = 0;
 
  private:
-  /// Runs a step in the LaunchMode of the options; `enqueue` enqueues its work.
-  void launch(const std::function<void()>& enqueue);
+  /// The recording of one kind of pass.
+  struct Recording {
+    StepGraph graph;
+    bool is_warm = false;  // whether such a pass has run, after which nothing is loaded lazily
+  };
+
+  /// Runs a pass in the LaunchMode of the options; `enqueue` enqueues its work.
+  void launch(GradientPass pass, const std::function<void()>& enqueue);
   /// Copies a batch to the device. Errors: UsageError if it does not fit.
   void load(const TensorView& inputs, const TensorView& targets, const LossFactors& factors);
 
@@ -310,9 +321,9 @@ class CudaModel {
   Loss loss_;
   DeviceMemory own_gradients_;
   ReadyHook hook_;
-  StepGraph graph_;
-  bool is_warm_ = false;       // whether a step has run, after which nothing is loaded lazily
-  double counted_rows_ = 0.0;  // rows counted since the last `take_sums`
+  PassCounter passes_;
+  std::vector<Recording> recordings_;  // by kind of pass
+  double counted_rows_ = 0.0;          // rows counted since the last `take_sums`
 };
 
 /// Makes a model M with the initial parameters of a `HostModel`, and uploads these. `host_shape`

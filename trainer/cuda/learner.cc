@@ -167,6 +167,7 @@ class CudaLearner final : public Learner, private Stateful {
         standstill_(device_of(runtime), model_->stream()) {
     broadcast_values(runtime, model_->parameters());
     model_->upload_parameters();
+    model_->accumulate(config.accumulation);
     model_->on_gradient_ready(
         [this](std::size_t index) { gradients_.ready(index, model_->stream()); });
   }

@@ -11,6 +11,7 @@
 #include "trainer/checkpoint/state_visitor.h"
 #include "trainer/cuda/kernels/update.h"
 #include "trainer/parameter_set.h"
+#include "trainer/tensor.h"
 
 namespace kolo::trainer::cuda {
 
@@ -47,6 +48,35 @@ struct DeviceParameter {
   float* value = nullptr;
   const void* copy = nullptr;  ///< Values in the dtype of activations; `value` itself for float32.
   float* gradient = nullptr;   ///< Gradient, in memory of the caller who binds it.
+};
+
+/// A backward pass of a step. The gradients of a step's passes add up: the first pass overwrites
+/// gradients, later ones add to them, and the last one completes them.
+struct GradientPass {
+  bool is_first = true;
+  bool is_last = true;
+};
+inline constexpr std::size_t kPassKinds = 4;
+/// A number below kPassKinds.
+constexpr std::size_t kind_of(GradientPass pass) {
+  return (pass.is_first ? 2 : 0) + (pass.is_last ? 1 : 0);
+}
+
+/// Counts the backward passes of steps.
+class PassCounter {
+ public:
+  /// Sets the number of passes per step. Call between steps. Before: passes > 0.
+  void set(std::size_t passes) { passes_ = passes; }
+  /// The next pass, and moves on.
+  GradientPass next() {
+    const GradientPass pass{.is_first = done_ == 0, .is_last = done_ + 1 == passes_};
+    done_ = (done_ + 1) % passes_;
+    return pass;
+  }
+
+ private:
+  std::size_t passes_ = 1;
+  std::size_t done_ = 0;  // in this step
 };
 
 /// A ParameterSet on the device. One array holds the float32 values, and another one their copies
@@ -86,10 +116,17 @@ class DeviceParameters {
   /// Enqueues casts of all values to `dtype`.
   void refresh_copies();
 
+  /// Begins a backward pass.
+  void begin(GradientPass pass) { pass_ = pass; }
+  /// How layers store their first contribution to a gradient in this pass.
+  Into mode() const { return pass_.is_first ? Into::kOverwrite : Into::kAdd; }
+
+  /// Sets the hook that `ready` calls in the last backward pass of a step.
   void on_ready(ReadyHook hook) { hook_ = std::move(hook); }
-  /// A layer calls this after it has enqueued the work that completes the parameter's gradient.
+  /// A layer calls this after it has enqueued the work that completes the parameter's gradient of
+  /// this pass.
   void ready(const DeviceParameter& parameter) {
-    if (hook_) hook_(parameter.index);
+    if (hook_ && pass_.is_last) hook_(parameter.index);
   }
 
  private:
@@ -102,6 +139,7 @@ class DeviceParameters {
   DeviceMemory values_, copies_, staging_;
   std::unique_ptr<Event> done_;
   std::vector<DeviceParameter> parameters_;
+  GradientPass pass_;
   ReadyHook hook_;
 };
 

@@ -3,6 +3,7 @@
 // side.
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "tests/trainer/cuda/cuda_test.h"
@@ -26,6 +27,14 @@ class KernelTest : public CudaTest, public testing::WithParamInterface<DType> {
 
   float bound(std::size_t terms) const {
     return 2.0f * unit_roundoff(dtype()) + static_cast<float>(terms) * 0x1.0p-23f;
+  }
+
+  /// Expects that `add` adds to `sums` what they hold, up to the order of their terms.
+  void expect_added(const float* sums, std::size_t count, const std::function<void()>& add) {
+    auto twice = download<float>(sums, count);
+    for (float& sum : twice) sum += sum;
+    add();
+    expect_close(download<float>(sums, count), twice, 0x1.0p-18f, "added");
   }
 
   std::vector<float> activations(const DeviceMemory& memory, std::size_t count) {
@@ -58,10 +67,14 @@ TEST_P(KernelTest, CastAndCopiesAreExact) {
   reference::pack_filter(filter, weights.data(), dtype(), packed.data());
   const DeviceMemory parameter = upload(weights), device_packed = room(packed.size());
   pack_filter(native(), filter, floats(parameter), dtype(), device_packed.data());
-  unpack_filter(native(), filter, dtype(), device_packed.data(), floats(parameter));
+  unpack_filter(native(), filter, dtype(), device_packed.data(), Into::kOverwrite,
+                floats(parameter));
   EXPECT_EQ(download<std::byte>(device_packed.data(), packed.size()), packed);
-  EXPECT_EQ(download<float>(parameter.data(), weights.size()),
-            decode(dtype(), encode(dtype(), weights)));
+  auto unpacked = decode(dtype(), encode(dtype(), weights));
+  EXPECT_EQ(download<float>(parameter.data(), weights.size()), unpacked);
+  unpack_filter(native(), filter, dtype(), device_packed.data(), Into::kAdd, floats(parameter));
+  for (float& weight : unpacked) weight += weight;
+  EXPECT_EQ(download<float>(parameter.data(), weights.size()), unpacked);
 }
 
 TEST_P(KernelTest, PixelsAreExact) {
@@ -104,6 +117,10 @@ TEST_P(KernelTest, ColumnSums) {
     sum_columns(native(), step);
     // Terms are at most 1, so partial sums are at most kRows.
     expect_close(download<float>(sums.data(), width), expected, kRows * 0x1.0p-23f * kRows, "sums");
+    expect_added(floats(sums), width, [&] {
+      step.mode = Into::kAdd;
+      sum_columns(native(), step);
+    });
   }
 }
 
@@ -167,6 +184,11 @@ TEST_P(KernelTest, LayerNormForwardAndBackward) {
     expect_close(activations(dev_residual, count), decode(dtype(), dx), bound(8 * width), "dx");
     expect_close(download<float>(dev_dgain.data(), width), dgain, bound(8 * width), "dgain");
     expect_close(download<float>(dev_dbias.data(), width), dbias, bound(8 * width), "dbias");
+    backward.mode = Into::kAdd;
+    backward.residual = nullptr;
+    backward.dx = dev_y.data();
+    const auto again = [&] { layer_norm_backward(native(), backward); };
+    expect_added(floats(dev_dgain), width, [&] { expect_added(floats(dev_dbias), width, again); });
   }
 }
 
@@ -312,6 +334,10 @@ TEST_P(KernelTest, EmbeddingForwardAndBackward) {
                  kRows * 0x1.0p-24f * kRows, "dtoken");
     expect_close(download<float>(dev_dposition.data(), dposition.size()), dposition, 9 * 0x1.0p-24f,
                  "dposition");
+    expect_added(floats(dev_dposition), dposition.size(), [&] {
+      backward.position_mode = Into::kAdd;
+      embed_backward(native(), backward);
+    });
   }
 }
 

@@ -105,13 +105,17 @@ class ModelTest : public CudaTest, public testing::WithParamInterface<ModelCase>
     return download<float>(model.gradient(index), model.parameters()[index].size());
   }
 
-  // Returns the parameters after `steps` steps of AdamW.
-  std::vector<std::vector<float>> train(const CudaModelOptions& options, int steps) {
+  // Returns the parameters after `steps` steps of AdamW, each of `passes` equal passes.
+  std::vector<std::vector<float>> train(const CudaModelOptions& options, int steps,
+                                        std::size_t passes = 1) {
     const auto model = c().on_device(*device_, options);
     model->own_gradients();
+    model->accumulate(passes);
     CudaOptimizer optimizer(*model, "adamw", kAdamW);
     for (int step = 0; step < steps; ++step) {
-      model->forward_backward(inputs(), targets(), factors());
+      for (std::size_t pass = 0; pass < passes; ++pass) {
+        model->forward_backward(inputs(), targets(), factors());
+      }
       optimizer.step({.lr = 1e-3f, .clip_norm = 1.0});
     }
     model->download_parameters();
@@ -210,6 +214,47 @@ TEST_P(ModelTest, BitsAreEqualBetweenRunsAndWithGraphs) {
           eager)
           << to_string(dtype) << " as graphs";
     }
+  }
+}
+
+TEST_P(ModelTest, GradientsOfPassesAddUpAndAreReadyInTheLast) {
+  constexpr std::size_t kPasses = 3;
+  for (const DType dtype : kActivationTypes) {
+    const auto model = c().on_device(*device_, {.dtype = dtype});
+    model->own_gradients();
+    std::size_t ready = 0;
+    model->on_gradient_ready([&](std::size_t) { ++ready; });
+    model->forward_backward(inputs(), targets(), factors());
+    EXPECT_EQ(ready, model->parameters().size());
+    std::vector<std::vector<float>> once;
+    for (std::size_t i = 0; i < ready; ++i) once.push_back(gradient(*model, i));
+
+    model->accumulate(kPasses);
+    for (int step = 0; step < 2; ++step) {
+      ready = 0;
+      for (std::size_t pass = 0; pass < kPasses; ++pass) {
+        EXPECT_EQ(ready, 0u);
+        model->forward_backward(inputs(), targets(), factors());
+      }
+      EXPECT_EQ(ready, once.size());
+      for (std::size_t i = 0; i < once.size(); ++i) {
+        auto difference = gradient(*model, i);
+        for (std::size_t k = 0; k < difference.size(); ++k) {
+          difference[k] -= static_cast<float>(kPasses) * once[i][k];
+        }
+        // A pass adds its terms to the sums so far in another order, all in float32.
+        EXPECT_LE(norm_of(difference),
+                  1e-4 * static_cast<double>(kPasses) * norm_of(once[i]) + 1e-7)
+            << model->parameters()[i].name();
+      }
+    }
+  }
+}
+
+TEST_P(ModelTest, GraphsOfPassesChangeNoBit) {
+  for (const std::size_t passes : {2u, 4u}) {
+    EXPECT_EQ(train({.launch = LaunchMode::kGraph, .milestone_bytes = 0}, 4, passes),
+              train({}, 4, passes));
   }
 }
 

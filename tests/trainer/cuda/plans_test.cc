@@ -155,6 +155,21 @@ TEST(BatchPlan, PartsAreApartAndAligned) {
   }
 }
 
+TEST(PassCounter, NamesTheFirstAndTheLastPassOfEachStep) {
+  for (const std::size_t passes : {1u, 2u, 4u}) {
+    PassCounter counter;
+    counter.set(passes);
+    std::vector<bool> kinds(kPassKinds);
+    for (std::size_t pass = 0; pass < 3 * passes; ++pass) {
+      const GradientPass next = counter.next();
+      EXPECT_EQ(next.is_first, pass % passes == 0) << pass;
+      EXPECT_EQ(next.is_last, pass % passes == passes - 1) << pass;
+      kinds.at(kind_of(next)) = true;
+    }
+    EXPECT_EQ(std::ranges::count(kinds, true), static_cast<int>(std::min<std::size_t>(passes, 3)));
+  }
+}
+
 TEST(OrderOfRows, IsByTokenThenByRow) {
   const std::vector<std::int32_t> tokens = {4, 0, 50'256, 4, 2, 0, 4};
   std::vector<std::uint32_t> ends(50'257, 9);  // of an earlier batch

@@ -60,7 +60,7 @@ __global__ void sum_columns_kernel(const T* matrix, std::size_t rows, std::size_
 void fold(NativeStream stream, const Fold& f) {
   const auto blocks = static_cast<unsigned>(ceil_div<std::size_t>(f.width, kWarpSize));
   fold_kernel<<<blocks, dim3(kWarpSize, kWarps), 0, native(stream)>>>(
-      f.partials, f.parts, f.stride, f.width, f.mode == FoldInto::kAdd, f.into);
+      f.partials, f.parts, f.stride, f.width, f.mode == Into::kAdd, f.into);
   check_launch("fold");
 }
 
@@ -79,7 +79,7 @@ void sum_columns(NativeStream stream, const ColumnSums& s) {
                 .parts = parts,
                 .stride = s.width,
                 .width = s.width,
-                .mode = FoldInto::kOverwrite,
+                .mode = s.mode,
                 .into = s.into});
 }
 

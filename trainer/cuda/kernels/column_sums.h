@@ -6,10 +6,9 @@
 #include "comm/base/dtype.h"
 #include "comm/base/native_stream.h"
 #include "trainer/cuda/kernels/portable.h"
+#include "trainer/tensor.h"
 
 namespace kolo::trainer::cuda {
-
-enum class FoldInto { kOverwrite, kAdd };
 
 /// Sums partial sums: into[c] = sum over parts p of partials[p · stride + c] for c < width; with
 /// kAdd, the sum is added to into[c]. This is the second pass of sums whose first pass writes a
@@ -19,14 +18,14 @@ struct Fold {
   std::size_t parts;
   std::size_t stride;
   std::size_t width;
-  FoldInto mode;
+  Into mode;
   float* into;
 };
 
 void fold(NativeStream stream, const Fold& fold);
 
 /// Sums columns: into[c] = sum over rows r of matrix[r, c], in float32 and in an order that depends
-/// only on the shape. Two launches.
+/// only on the shape; with kAdd, the sum is added to into[c]. Two launches.
 ///
 /// Shape: matrix is [rows, width] of `dtype`, aligned to 16 bytes; partials
 ///        [column_sum_parts(rows), width]; into [width].
@@ -36,6 +35,7 @@ struct ColumnSums {
   std::size_t rows;
   std::size_t width;
   float* partials;
+  Into mode = Into::kOverwrite;
   float* into;
 };
 

@@ -27,10 +27,10 @@ __global__ void embed_kernel(std::size_t length, std::size_t width, const std::i
 
 template <typename T>
 __global__ void position_gradient_kernel(std::size_t sequences, std::size_t count, const T* dy,
-                                         float* dposition) {
+                                         bool adds, float* dposition) {
   const std::size_t i = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
-  float sum = 0.0f;
+  float sum = adds ? dposition[i] : 0.0f;
   for (std::size_t s = 0; s < sequences; ++s) sum += widen(dy[s * count + i]);
   dposition[i] = sum;
 }
@@ -114,7 +114,7 @@ void embed_backward(NativeStream stream, const EmbeddingBackward& s) {
   visit_element(s.dtype, [&](auto element) {
     using T = decltype(element);
     position_gradient_kernel<<<position_blocks, kThreads, 0, native(stream)>>>(
-        s.rows / s.length, positions, as<T>(s.dy), s.dposition);
+        s.rows / s.length, positions, as<T>(s.dy), s.position_mode == Into::kAdd, s.dposition);
     token_gradient_kernel<<<token_blocks, kThreads, 0, native(stream)>>>(
         s.rows, s.width, s.tokens, s.order, as<T>(s.dy), s.partials, s.dtoken);
   });

@@ -8,6 +8,7 @@
 #include "comm/base/dtype.h"
 #include "comm/base/native_stream.h"
 #include "trainer/cuda/kernels/portable.h"
+#include "trainer/tensor.h"
 
 namespace kolo::trainer::cuda {
 
@@ -44,10 +45,10 @@ inline void order_rows(std::span<const std::int32_t> tokens, std::vector<std::ui
   }
 }
 
-/// Computes the gradients of both tables. `dposition` is overwritten; `dtoken` already holds the
-/// gradient from another layer, to which this gradient is added. There are no atomics: a block sums
-/// the rows of a slice of `order`, token by token. Sums of tokens with rows in several slices are
-/// partial, and the last launch adds them up in order. Three launches.
+/// Computes the gradients of both tables. `dposition` is overwritten or, with kAdd, added to;
+/// `dtoken` already holds the gradient from another layer, to which this gradient is added. There
+/// are no atomics: a block sums the rows of a slice of `order`, token by token. Sums of tokens with
+/// rows in several slices are partial, and the last launch adds them up in order. Three launches.
 ///
 /// Shape: dy is [rows, width] of `dtype`; order is that of `order_rows`; partials
 ///        [token_slices(rows), 2, width].
@@ -62,6 +63,7 @@ struct EmbeddingBackward {
   const void* dy;
   float* partials;
   float* dtoken;
+  Into position_mode = Into::kOverwrite;
   float* dposition;
 };
 

@@ -192,7 +192,7 @@ void layer_norm_backward(NativeStream stream, const LayerNormBackward& s) {
                   .parts = plan.blocks,
                   .stride = 2 * s.width,
                   .width = s.width,
-                  .mode = FoldInto::kOverwrite,
+                  .mode = s.mode,
                   .into = s.dgain};
   Fold bias = gain;
   bias.partials += s.width;

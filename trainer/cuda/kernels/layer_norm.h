@@ -7,6 +7,7 @@
 #include "comm/base/dtype.h"
 #include "comm/base/native_stream.h"
 #include "trainer/cuda/kernels/portable.h"
+#include "trainer/tensor.h"
 
 namespace kolo::trainer::cuda {
 
@@ -31,9 +32,9 @@ struct LayerNormForward {
 void layer_norm(NativeStream stream, const LayerNormForward& step);
 
 /// Computes the gradients of layer norm: dx = residual + d(norm), where `residual` is the gradient
-/// that bypasses the norm. dgain and dbias are overwritten. Three launches: each lane adds up the
-/// parameter gradients of its columns, each block writes one partial sum, and `fold` adds the
-/// blocks in order.
+/// that bypasses the norm. dgain and dbias are overwritten or, with kAdd, added to. Three launches:
+/// each lane adds up the parameter gradients of its columns, each block writes one partial sum, and
+/// `fold` adds the blocks in order.
 ///
 /// Shape:  dy, x, residual and dx are like x in LayerNormForward; `residual` may be null, and may
 ///         be `dx`. partials is [plan.blocks, 2, width], aligned to 16 bytes.
@@ -49,6 +50,7 @@ struct LayerNormBackward {
   const void* residual;
   void* dx;
   float* partials;
+  Into mode = Into::kOverwrite;
   float* dgain;
   float* dbias;
 };

@@ -50,10 +50,12 @@ __global__ void pack_filter_kernel(FilterShape shape, const float* parameter, T*
 }
 
 template <typename T>
-__global__ void unpack_filter_kernel(FilterShape shape, const T* packed, float* parameter) {
+__global__ void unpack_filter_kernel(FilterShape shape, const T* packed, bool adds,
+                                     float* parameter) {
   const std::size_t i = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= shape.packed_count() || shape.input_of(i) >= shape.inputs) return;
-  parameter[shape.parameter_index(i)] = widen(packed[i]);
+  float& gradient = parameter[shape.parameter_index(i)];
+  gradient = adds ? gradient + widen(packed[i]) : widen(packed[i]);
 }
 
 unsigned blocks_of(const FilterShape& shape) {
@@ -93,11 +95,11 @@ void pack_filter(NativeStream stream, const FilterShape& shape, const float* par
 }
 
 void unpack_filter(NativeStream stream, const FilterShape& shape, DType dtype, const void* packed,
-                   float* parameter) {
+                   Into mode, float* parameter) {
   visit_element(dtype, [&](auto element) {
     using T = decltype(element);
-    unpack_filter_kernel<<<blocks_of(shape), kThreads, 0, native(stream)>>>(shape, as<T>(packed),
-                                                                            parameter);
+    unpack_filter_kernel<<<blocks_of(shape), kThreads, 0, native(stream)>>>(
+        shape, as<T>(packed), mode == Into::kAdd, parameter);
   });
   check_launch("unpack_filter");
 }

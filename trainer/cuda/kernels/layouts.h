@@ -5,6 +5,7 @@
 #include "comm/base/dtype.h"
 #include "comm/base/native_stream.h"
 #include "trainer/cuda/kernels/portable.h"
+#include "trainer/tensor.h"
 
 namespace kolo::trainer::cuda {
 
@@ -79,8 +80,9 @@ struct FilterShape {
 /// Converts a parameter to the packed layout. Bits: equal to the reference, except for 16-bit NaNs.
 void pack_filter(NativeStream stream, const FilterShape& shape, const float* parameter, DType dtype,
                  void* packed);
-/// Converts a packed gradient to the layout of the parameter, without padding.
+/// Converts a packed gradient to the layout of the parameter, without padding; with kAdd, it adds
+/// the gradient to `parameter`.
 void unpack_filter(NativeStream stream, const FilterShape& shape, DType dtype, const void* packed,
-                   float* parameter);
+                   Into mode, float* parameter);
 
 }  // namespace kolo::trainer::cuda

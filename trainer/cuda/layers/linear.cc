@@ -36,9 +36,7 @@ Linear::Linear(Context& context, DeviceParameters& parameters, DeviceParameter& 
   for_input_ = plan(input_shape(is_gelu ? Epilogue::kGeluGradient : Epilogue::kNone),
                     input_shape(Epilogue::kNone));
   if (is_relu) for_input_.is_fused = false;
-  if (has_bias && !for_parameters_.is_fused) {
-    context.reserve_scratch(column_sum_parts(options.rows) * options.outputs);
-  }
+  if (has_bias) context.reserve_scratch(column_sum_parts(options.rows) * options.outputs);
 }
 
 Linear::Product Linear::plan(const MatmulShape& fused, const MatmulShape& plain) {
@@ -117,20 +115,32 @@ void Linear::forward(const Forward& step) {
 }
 
 void Linear::backward_parameters(const void* x, const void* dy) {
-  context_.blas.run(*for_parameters_.plan,
-                    {.a = dy,
-                     .b = x,
-                     .d = weight_.gradient,
-                     .bias_gradient = bias_ != nullptr ? bias_->gradient : nullptr});
+  const bool adds = parameters_.mode() == Into::kAdd;
+  float* const bias_gradient = bias_ != nullptr ? bias_->gradient : nullptr;
+  // The epilogue overwrites, so a gradient that is added is computed elsewhere first.
+  float* const by_epilogue = adds ? context_.scratch() : bias_gradient;
+  context_.blas.run(*for_parameters_.plan, {.a = dy,
+                                            .b = x,
+                                            .d = weight_.gradient,
+                                            .bias_gradient = by_epilogue,
+                                            .beta = adds ? 1.0f : 0.0f});
   if (bias_ == nullptr) return;
   parameters_.ready(weight_);
-  if (!for_parameters_.is_fused) {
+  if (for_parameters_.is_fused && adds) {
+    fold(context_.stream(), {.partials = by_epilogue,
+                             .parts = 1,
+                             .stride = options_.outputs,
+                             .width = options_.outputs,
+                             .mode = Into::kAdd,
+                             .into = bias_gradient});
+  } else if (!for_parameters_.is_fused) {
     sum_columns(context_.stream(), {.matrix = dy,
                                     .dtype = context_.dtype(),
                                     .rows = options_.rows,
                                     .width = options_.outputs,
                                     .partials = context_.scratch(),
-                                    .into = bias_->gradient});
+                                    .mode = parameters_.mode(),
+                                    .into = bias_gradient});
   }
   parameters_.ready(*bias_);
 }

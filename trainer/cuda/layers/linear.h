@@ -50,7 +50,7 @@ class Linear {
   };
   void forward(const Forward& step);
 
-  /// Overwrites the gradients of weight and bias, and reports them ready.
+  /// Computes the gradients of weight and bias, and reports them ready.
   void backward_parameters(const void* x, const void* dy);
 
   /// Computes the gradient of x or, if there is an input activation, the gradient of that

@@ -141,6 +141,7 @@ void LayerNorm::backward(const Backward& step) {
                                           .residual = step.residual,
                                           .dx = step.dx,
                                           .partials = context_.scratch(),
+                                          .mode = parameters_.mode(),
                                           .dgain = gain_.gradient,
                                           .dbias = bias_.gradient});
   parameters_.ready(gain_);
@@ -179,6 +180,7 @@ void Embedding::backward(const std::int32_t* tokens, const std::int32_t* order, 
                                      .dy = dy,
                                      .partials = context_.scratch(),
                                      .dtoken = token_.gradient,
+                                     .position_mode = parameters_.mode(),
                                      .dposition = position_.gradient});
   parameters_.ready(position_);
   parameters_.ready(token_);

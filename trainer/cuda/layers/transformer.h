@@ -71,7 +71,7 @@ class LayerNorm {
     const void* residual;  ///< Gradient of x along the residual path, which is added; may be null.
     void* dx;              ///< Gradient of x; may be the same memory as `residual`.
   };
-  /// Overwrites the gradients of gain and bias, and reports them ready.
+  /// Computes the gradients of gain and bias, and reports them ready.
   void backward(const Backward& step);
 
  private:

@@ -132,18 +132,19 @@ class Conv2d {
                              .before = nullptr,
                              .y = y});
   }
-  /// Overwrites the gradients of weight and bias, and reports them ready.
+  /// Computes the gradients of weight and bias, and reports them ready.
   void backward_parameters(const void* x, const void* dy) {
     const NativeStream stream = context_.stream();
     convolution_.backward_filter(x, dy, filter_gradient_.data());
     unpack_filter(stream, filter_shape_, context_.dtype(), filter_gradient_.data(),
-                  weight_.gradient);
+                  parameters_.mode(), weight_.gradient);
     parameters_.ready(weight_);
     sum_columns(stream, {.matrix = dy,
                          .dtype = context_.dtype(),
                          .rows = places_,
                          .width = filter_shape_.outputs,
                          .partials = context_.scratch(),
+                         .mode = parameters_.mode(),
                          .into = bias_.gradient});
     parameters_.ready(bias_);
   }
