@@ -78,23 +78,29 @@ TEST_P(KernelTest, CastAndCopiesAreExact) {
 }
 
 TEST_P(KernelTest, PixelsAreExact) {
-  const std::vector<std::uint8_t> bytes{0, 255, 7, 19, 200};
+  const std::vector<std::uint8_t> bytes{0, 255, 7, 19, 200, 44};
   const auto table = random_values(256, 1);
-  std::vector<std::byte> expected(bytes.size() * 8 * size_of(dtype()));
-  PixelCast pixels{.bytes = bytes.data(),
-                   .table = table.data(),
-                   .count = bytes.size(),
-                   .channels = 8,
-                   .dtype = dtype(),
-                   .into = expected.data()};
-  reference::scale_pixels(pixels);
-  const DeviceMemory device_bytes = upload(bytes), device_table = upload(table),
-                     into = room(expected.size());
-  pixels.bytes = reinterpret_cast<const std::uint8_t*>(device_bytes.data());
-  pixels.table = floats(device_table);
-  pixels.into = into.data();
-  scale_pixels(native(), pixels);
-  EXPECT_EQ(download<std::byte>(into.data(), expected.size()), expected);
+  for (const std::size_t image_channels : {1u, 3u}) {
+    for (const std::size_t channels : {image_channels, std::size_t{8}}) {
+      const std::size_t count = bytes.size() / image_channels;
+      std::vector<std::byte> expected(count * channels * size_of(dtype()));
+      PixelCast pixels{.bytes = bytes.data(),
+                       .table = table.data(),
+                       .count = count,
+                       .image_channels = image_channels,
+                       .channels = channels,
+                       .dtype = dtype(),
+                       .into = expected.data()};
+      reference::scale_pixels(pixels);
+      const DeviceMemory device_bytes = upload(bytes), device_table = upload(table),
+                         into = room(expected.size());
+      pixels.bytes = reinterpret_cast<const std::uint8_t*>(device_bytes.data());
+      pixels.table = floats(device_table);
+      pixels.into = into.data();
+      scale_pixels(native(), pixels);
+      EXPECT_EQ(download<std::byte>(into.data(), expected.size()), expected);
+    }
+  }
 }
 
 TEST_P(KernelTest, ColumnSums) {

@@ -36,10 +36,11 @@ struct ModelCase {
 
 void PrintTo(const ModelCase& c, std::ostream* out) { *out << c.name; }
 
-ImageModelOptions images() {
+ImageModelOptions images(std::size_t channels) {
   return {.images = kSamples,
           .height = 16,
           .width = 20,
+          .channels = channels,
           .classes = 10,
           .hidden = 24,
           .scaling = PixelScaling(127.5, 73.9),
@@ -64,13 +65,26 @@ ModelCase gpt(const std::string& name, std::size_t tokens) {
           [=](kolo::Device& d, const CudaModelOptions& o) { return make_gpt(d, text(tokens), o); }};
 }
 
+using MakeImageModel = std::unique_ptr<CudaModel> (*)(kolo::Device&, const ImageModelOptions&,
+                                                      const CudaModelOptions&);
+
+template <typename HostModel>
+ModelCase image_model(const std::string& name, std::size_t channels, MakeImageModel make) {
+  const ImageModelOptions shape = images(channels);
+  return {name,
+          320 * channels,
+          1,
+          10,
+          make == make_lenet,
+          [=](trainer::Device& d) { return std::make_unique<HostModel>(d, shape); },
+          [=](kolo::Device& d, const CudaModelOptions& o) { return make(d, shape, o); }};
+}
+
 std::vector<ModelCase> model_cases() {
-  return {{"mlp", 320, 1, 10, false,
-           [](trainer::Device& d) { return std::make_unique<Mlp>(d, images()); },
-           [](kolo::Device& d, const CudaModelOptions& o) { return make_mlp(d, images(), o); }},
-          {"lenet", 320, 1, 10, true,
-           [](trainer::Device& d) { return std::make_unique<Lenet>(d, images()); },
-           [](kolo::Device& d, const CudaModelOptions& o) { return make_lenet(d, images(), o); }},
+  return {image_model<Mlp>("mlp", 1, make_mlp),
+          image_model<Mlp>("mlp_in_colour", 3, make_mlp),
+          image_model<Lenet>("lenet", 1, make_lenet),
+          image_model<Lenet>("lenet_in_colour", 3, make_lenet),
           gpt("gpt", 256),
           gpt("gpt_of_byte_pairs", 1003)};
 }

@@ -189,7 +189,10 @@ void layer_norm_backward(const LayerNormBackward& s) {
 
 void scale_pixels(const PixelCast& p) {
   std::vector<float> values(p.count * p.channels);
-  for (std::size_t i = 0; i < p.count; ++i) values[i * p.channels] = p.table[p.bytes[i]];
+  for (std::size_t i = 0; i < p.count * p.image_channels; ++i) {
+    const std::size_t pixel = i / p.image_channels, channel = i % p.image_channels;
+    values[pixel * p.channels + channel] = p.table[p.bytes[i]];
+  }
   store(p.dtype, values, p.into);
 }
 

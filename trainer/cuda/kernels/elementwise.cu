@@ -59,11 +59,13 @@ __global__ void cast_kernel(const float* from, std::size_t count, T* into) {
 
 template <typename T>
 __global__ void scale_pixels_kernel(const std::uint8_t* bytes, const float* table,
-                                    std::size_t elements, std::size_t channels, T* into) {
+                                    std::size_t elements, std::size_t image_channels,
+                                    std::size_t channels, T* into) {
   const std::size_t i = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= elements) return;
-  const bool is_padding = i % channels != 0;
-  into[i] = round_to<T>(is_padding ? 0.0f : table[bytes[i / channels]]);
+  const std::size_t channel = i % channels;
+  const bool is_padding = channel >= image_channels;
+  into[i] = round_to<T>(is_padding ? 0.0f : table[bytes[i / channels * image_channels + channel]]);
 }
 
 }  // namespace
@@ -108,8 +110,8 @@ void scale_pixels(NativeStream stream, const PixelCast& p) {
   const auto blocks = static_cast<unsigned>(ceil_div<std::size_t>(elements, kThreads));
   visit_element(p.dtype, [&](auto element) {
     using T = decltype(element);
-    scale_pixels_kernel<T><<<blocks, kThreads, 0, native(stream)>>>(p.bytes, p.table, elements,
-                                                                    p.channels, as<T>(p.into));
+    scale_pixels_kernel<T><<<blocks, kThreads, 0, native(stream)>>>(
+        p.bytes, p.table, elements, p.image_channels, p.channels, as<T>(p.into));
   });
   check_launch("scale_pixels");
 }

@@ -63,14 +63,16 @@ void activation_backward(NativeStream stream, Activation activation, DType dtype
 /// Shape:  device memory aligned to 16 bytes. Bits: equal to the reference, except for 16-bit NaNs.
 void cast(NativeStream stream, const float* from, std::size_t count, DType dtype, void* into);
 
-/// Converts grey pixels to elements of `dtype`: channel 0 is table[byte], other channels are zero.
+/// Converts pixels to elements of `dtype`: channels of the image are table[byte], those after them
+/// zero.
 ///
-/// Shape:  bytes is [count], table [256], into [count, channels].
+/// Shape:  bytes is [count, image_channels], table [256], into [count, channels].
 /// Bits:   equal to the reference, except for 16-bit NaNs.
 struct PixelCast {
   const std::uint8_t* bytes;
   const float* table;
   std::size_t count;
+  std::size_t image_channels;
   std::size_t channels;
   DType dtype;
   void* into;

@@ -44,13 +44,15 @@ std::size_t pooled_count(const PoolingShape& s) {
 
 constexpr std::size_t kByteValues = 256;
 
-/// Converts bytes of grey images to scaled activations, followed by channels of zeros.
+/// Converts bytes of images to scaled activations, followed by channels of zeros.
 ///
-/// Shape: input [count], output [count, channels] of the context's dtype, in memory of this object.
+/// Shape: input [count, image_channels], output [count, channels] of the context's dtype, in memory
+/// of this object.
 class PixelInput {
  public:
   struct Options {
     std::size_t count;  ///< Number of pixels per batch.
+    std::size_t image_channels;
     std::size_t channels;
   };
 
@@ -76,6 +78,7 @@ class PixelInput {
     scale_pixels(context_.stream(), {.bytes = bytes,
                                      .table = floats_of(table_),
                                      .count = options_.count,
+                                     .image_channels = options_.image_channels,
                                      .channels = options_.channels,
                                      .dtype = context_.dtype(),
                                      .into = output_.data()});
@@ -230,10 +233,12 @@ class CudaMlp final : public CudaModel {
   CudaMlp(Base base, const ImageModelOptions& o)
       : CudaModel(std::move(base)),
         input_(device(), device_stream(), context(), o.scaling,
-               {.count = o.images * o.height * o.width, .channels = 1}),
+               {.count = o.images * o.height * o.width,
+                .image_channels = o.channels,
+                .channels = o.channels}),
         fc1_(context(), device_parameters(), "fc1",
              {.rows = o.images,
-              .inputs = o.height * o.width,
+              .inputs = o.height * o.width * o.channels,
               .outputs = o.hidden,
               .activation = Activation::kRelu}),
         fc2_(context(), device_parameters(), "fc2",
@@ -301,9 +306,11 @@ class CudaLenet final : public CudaModel {
   CudaLenet(Base base, const ImageModelOptions& o)
       : CudaModel(std::move(base)),
         input_(device(), device_stream(), context(), o.scaling,
-               {.count = o.images * o.height * o.width, .channels = kChannelMultiple}),
+               {.count = o.images * o.height * o.width,
+                .image_channels = o.channels,
+                .channels = round_up(o.channels, kChannelMultiple)}),
         stage1_(context(), device_parameters(), "conv1",
-                stage_options(o, o.height, o.width, 1, kLenetChannels[0])),
+                stage_options(o, o.height, o.width, o.channels, kLenetChannels[0])),
         stage2_(context(), device_parameters(), "conv2",
                 stage_options(o, lenet_reduced(o.height), lenet_reduced(o.width), kLenetChannels[0],
                               kLenetChannels[1])),
@@ -358,12 +365,13 @@ class CudaLenet final : public CudaModel {
 template <typename M, typename HostModel>
 std::unique_ptr<CudaModel> make_image_model(kolo::Device& device, const ImageModelOptions& shape,
                                             const CudaModelOptions& options) {
-  check(shape.channels == 1, "on a GPU images are grey");
   ImageModelOptions host = shape;
   host.images = 1;
   return make_model<M, HostModel>(
       device, options, shape, host,
-      {.inputs = shape.images * shape.height * shape.width, .vocabulary = 0, .rows = shape.images},
+      {.inputs = shape.images * shape.height * shape.width * shape.channels,
+       .vocabulary = 0,
+       .rows = shape.images},
       shape.classes, shape.classes);
 }
 
