@@ -24,7 +24,7 @@
 namespace kolo::test {
 namespace {
 
-constexpr std::size_t kBytes = std::size_t{64} << 20;  // for the contributions of a rank
+constexpr std::size_t kBytes = std::size_t{128} << 20;  // for the contribution of a rank, sparse
 constexpr std::size_t kMostRanks = 16;
 constexpr std::size_t kIdBytes = 64;
 /// A collective takes at least this long, so that a program that does not wait for one sees memory
