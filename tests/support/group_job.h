@@ -24,7 +24,7 @@ class GroupJob {
  public:
   static constexpr std::size_t kJobArena = std::size_t{1} << 19;
   using MakeDevice = std::function<std::unique_ptr<Device>(int rank)>;
-  using MakeConnector = std::function<std::unique_ptr<CommunicatorConnector>(int rank)>;
+  using MakeConnector = std::function<std::unique_ptr<CommunicatorConnector>(Device& device)>;
 
   GroupJob(ProcessGrid grid, std::uint64_t seed, std::size_t groups_arena = std::size_t{4} << 20,
            Options options = {.arena_bytes = kJobArena}, const MakeDevice& make_device = {},
@@ -35,9 +35,9 @@ class GroupJob {
                                .counters = kLimits.counters}) {
     std::vector<SeededScheduler::Pollable> pollables;
     for (int rank = 0; rank < world_size(); ++rank) {
-      ranks_.push_back(std::make_unique<Rank>(
-          *this, rank, groups_arena, make_device ? make_device(rank) : nullptr, connections,
-          make_connector ? make_connector(rank) : nullptr));
+      ranks_.push_back(std::make_unique<Rank>(*this, rank, groups_arena,
+                                              make_device ? make_device(rank) : nullptr,
+                                              connections, make_connector));
       pollables.push_back(
           [of = ranks_.back().get()] { return !of->is_frozen && of->engines.poll(); });
       if (auto* const device = dynamic_cast<SeededHostDevice*>(ranks_.back()->device.get())) {
@@ -118,9 +118,9 @@ class GroupJob {
 
   struct Rank {
     Rank(GroupJob& job, int rank, std::size_t groups_arena, std::unique_ptr<Device> with,
-         HostConnections* connections, std::unique_ptr<CommunicatorConnector> for_all)
+         HostConnections* connections, const MakeConnector& make_connector)
         : device(std::move(with)),
-          job_connector(std::move(for_all)),
+          job_connector(make_connector ? make_connector(*device) : nullptr),
           connector(connections != nullptr ? connections->connector(*device) : nullptr),
           transport(job.hub_.transport(rank)),
           engine(*transport, job.hub_.grid(), {job.clock_, job.clock_}, job.options_,

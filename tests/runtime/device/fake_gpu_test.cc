@@ -87,7 +87,10 @@ class FakeGpuJob {
                {.arena_bytes = GroupJob::kJobArena},
                [](int) { return std::make_unique<CudaDevice>(0); },
                nullptr,
-               [](int) { return std::make_unique<NcclConnector>(0, milliseconds(60'000)); }};
+               [](Device& device) {
+                 return std::make_unique<NcclConnector>(dynamic_cast<const CudaDevice&>(device),
+                                                        milliseconds(60'000));
+               }};
   std::vector<std::vector<std::shared_ptr<GroupEngine>>> groups;
   std::vector<DeviceMemory> memory;
   std::vector<std::shared_ptr<Operation>> operations;
