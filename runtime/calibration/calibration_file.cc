@@ -108,13 +108,20 @@ bool write_through(const std::string& path, std::string_view text) {
   return ::fsync(file.get()) == 0;
 }
 
-bool store(const std::string& path, const json& document) {
-  const fs::path target(path);
+/// Writes `text` to the file `temporary` beside `path`, whose folder it makes.
+bool write_beside(const std::string& path, const std::string& temporary, std::string_view text) {
   std::error_code error;
-  if (target.has_parent_path()) fs::create_directories(target.parent_path(), error);
+  if (const fs::path target(path); target.has_parent_path()) {
+    fs::create_directories(target.parent_path(), error);
+  }
+  return write_through(temporary, text);
+}
+
+bool store(const std::string& path, const json& document) {
+  std::error_code error;
   const std::string temporary = temporary_name(path);
-  const bool is_written = write_through(temporary, document.dump(2) + "\n");
-  if (is_written) fs::rename(temporary, target, error);
+  const bool is_written = write_beside(path, temporary, document.dump(2) + "\n");
+  if (is_written) fs::rename(temporary, path, error);
   if (!is_written || error) {
     fs::remove(temporary, error);
     log::warn(fmt::format("cannot write {}", path));
@@ -234,8 +241,12 @@ std::string CalibrationFile::tuning(Time now) const {
 }
 
 void CalibrationFile::check_writable() const {
-  const Loaded loaded = load(path_);
-  if (path_.empty() || !loaded.is_own || !store(path_, loaded.document)) throw unwritable(path_);
+  if (path_.empty() || !load(path_).is_own) throw unwritable(path_);
+  const std::string temporary = temporary_name(path_);
+  const bool is_writable = write_beside(path_, temporary, "");
+  std::error_code ignored;
+  fs::remove(temporary, ignored);
+  if (!is_writable) throw unwritable(path_);
 }
 
 void CalibrationFile::remember_tuning(const Tuning& tuning, Time now) {
