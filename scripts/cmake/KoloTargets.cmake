@@ -126,8 +126,8 @@ function(kolo_test_defaults target)
   target_link_libraries(${target} PRIVATE GTest::gmock)
 endfunction()
 
-# kolo_occupies(idle_test 1): sets the slots that a test takes in CTest; scripts/test provides three
-# per core. By default a test takes two: use more if it keeps all cores busy, fewer if it sleeps.
+# kolo_occupies(idle_test 1): sets the slots that a test takes in CTest; scripts/test provides two
+# per core. By default a test takes one core: use more if it starts ranks, fewer if it sleeps.
 function(kolo_occupies name slots)
   set_tests_properties(${name} PROPERTIES PROCESSORS ${slots})
 endfunction()
