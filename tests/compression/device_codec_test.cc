@@ -158,9 +158,9 @@ TEST_F(GradientCodecTest, StatesOfDevicesGoOnAmongOtherRanks) {
 TEST_F(GradientCodecTest, OtherMethodsRefuseDeviceMemory) {
   for (const CompressionMethod* const method : coded_methods()) {
     if (method->on_device) continue;
+    SeededHostDevice device(1);
     SparseOptions options = options_of({900}, 0.05);
     options.method = method;
-    SeededHostDevice device(1);
     options.device = std::make_shared<FeedbackStream>(device);
     EXPECT_THROW(method->make_codec(0, ProcessGrid::with_node_sizes({1}), options), UsageError)
         << method->name;
