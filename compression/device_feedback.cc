@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <string>
 #include <utility>
 
 #include "comm/base/check.h"
+#include "comm/base/log.h"
 #include "comm/device/kernels/top_k.h"
 
 namespace kolo {
@@ -75,6 +78,15 @@ FeedbackDevice::FeedbackDevice(std::shared_ptr<FeedbackStream> on, std::size_t m
       workspace_(device_.allocate(top_k_workspace_bytes(most_elements), MemoryKind::kDevice)),
       staging_(device_.allocate(kStagedFloats * sizeof(float), MemoryKind::kPinned)),
       sent_(device_, most_pairs) {}
+
+void FeedbackDevice::finish() noexcept {
+  if (*device_.stuck()) return;
+  try {
+    device_.finish(*enqueued_);
+  } catch (const std::exception& e) {
+    log::warn(std::string("the last step of error feedback on a device: ") + e.what());
+  }
+}
 
 void FeedbackDevice::begin_step(Stream& stream) {
   stream.wait(*enqueued_);

@@ -93,6 +93,8 @@ class FeedbackDevice {
   /// Copy numbers between the device and the processor, and wait for the copies.
   void read(std::span<const float> numbers, std::span<float> to);
   void write(std::span<float> numbers, std::span<const float> from);
+  /// Waits for the work of all functions above, unless the device is stuck; logs errors.
+  void finish() noexcept;
 
  private:
   const std::shared_ptr<FeedbackStream> on_;

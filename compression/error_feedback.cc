@@ -98,6 +98,10 @@ std::span<float> ResidualStore::room(std::size_t tensor, std::size_t half) const
   return {base_ + half * floats_ + place.offset, place.count};
 }
 
+ErrorFeedback::~ErrorFeedback() {
+  if (device_) device_->finish();
+}
+
 ErrorFeedback::ErrorFeedback(std::vector<FeedbackTensor> tensors,
                              std::optional<MomentumCorrection> momentum)
     : tensors_(std::move(tensors)),

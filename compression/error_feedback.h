@@ -98,6 +98,9 @@ class ErrorFeedback {
   /// In device memory. Steps send at most `most_pairs` pairs. Errors: KoloError(kResources).
   ErrorFeedback(std::vector<FeedbackTensor> tensors, std::optional<MomentumCorrection> momentum,
                 const std::shared_ptr<FeedbackStream>& on, std::size_t most_pairs);
+  ErrorFeedback(ErrorFeedback&&) = default;
+  /// In device memory, waits for the last `commit`, which no other device has to join.
+  ~ErrorFeedback();
 
   /// Adds scale * gradient to the residual and selects the k largest sums. The caller may reuse the
   /// gradient afterwards.

@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -36,6 +37,7 @@ struct StandIns {
   test::ProcessCommunicators communicators;
   std::vector<std::pair<const void*, std::string>> foreign;
   StandInDevice device_of_streams;
+  std::mutex mutex;  // guards `streams`
   std::vector<std::unique_ptr<Stream>> streams;
 };
 
@@ -88,6 +90,7 @@ extern "C" {
 
 __attribute__((visibility("default"))) void* kolo_stand_in_stream() {
   auto& all = kolo::stand_ins();
+  const std::lock_guard lock(all.mutex);
   all.streams.push_back(all.device_of_streams.make_stream());
   return &kolo::as_host(*all.streams.back());
 }
