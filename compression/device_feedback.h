@@ -70,8 +70,8 @@ class DevicePairs {
   DeviceMemory pinned_, device_;  // indices, then values
 };
 
-/// What error feedback in device memory works with between the steps of schedules: subtraction of
-/// pairs, and copies from and to the processor.
+/// The part of error feedback in device memory that works between the steps of schedules: it
+/// subtracts pairs, and copies numbers from and to the processor.
 ///
 /// Threads: one at a time.
 class FeedbackDevice {

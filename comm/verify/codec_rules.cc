@@ -16,7 +16,7 @@ bool is_elements(const Range& range) {
   return range.region == Region::kBucket || range.region == Region::kUser;
 }
 
-/// What an operand of a codec verb is.
+/// The kinds of operands of codec verbs.
 enum class Kind { kPayloads, kElements, kPairs };
 
 bool is_of(Kind kind, const Range& range) {

@@ -19,7 +19,7 @@
 namespace kolo {
 namespace {
 
-/// What all compressed buckets of a set have in common.
+/// Inputs that all compressed buckets of a set share.
 struct SetParts {
   std::span<const GradientSpec> gradients;
   std::span<const BufferView> views;

@@ -85,7 +85,7 @@ DeviceCommunicators connect_groups(std::span<const std::string> introductions, i
 
 }  // namespace kolo
 
-// What programs call beside kolo_c.h. Streams are those that the calls of kolo_c.h take.
+// Programs call these functions beside those of kolo_c.h, which take the streams made here.
 extern "C" {
 
 __attribute__((visibility("default"))) void* kolo_stand_in_stream() {

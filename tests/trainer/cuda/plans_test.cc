@@ -259,7 +259,7 @@ TEST(ColumnMajor, GivesTheRowMajorProduct) {
   }
 }
 
-// Of a product of 2 x 3 and 3 x 2 matrices; a has rows of 5 elements in memory, and d of 4.
+// The product of a 2 x 3 and a 3 x 2 matrix. In memory, rows of a have 5 elements, and rows of d 4.
 TEST(ColumnMajor, SkipsTheElementsBetweenRows) {
   MatmulShape shape{.rows = 2, .columns = 2, .depth = 3};
   shape.a_stride = 5;
