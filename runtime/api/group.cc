@@ -82,7 +82,8 @@ GradientSet Group::register_gradients(std::string_view name, std::vector<Gradien
     check_compression(gradients, options);
     if (state_->options().reproducible) check_reproducible(gradients);
   });
-  CompressionChoices choices = choose_compression(gradients, state_->grid(), state_->costs());
+  CompressionChoices choices =
+      choose_compression(gradients, state_->grid(), state_->costs(), state_->native_in_nodes());
   choices.decisions.insert(choices.decisions.end(), unfollowed.begin(), unfollowed.end());
   for (const CompressionDecision& decision : choices.decisions) {
     if (rank() == 0) log::info("compression: " + to_string(decision));

@@ -53,6 +53,8 @@ class GroupState {
   const LinkCosts& costs() const;
   const Options& options() const;
   Device* device() const;
+  /// See `Engine`.
+  bool native_in_nodes() const { return engine_.native_in_nodes(); }
   ProgressEngine& progress_engine();
   const WaitLimit& limit() const { return tickets_->limit; }
 

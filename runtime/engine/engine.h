@@ -95,6 +95,9 @@ class Engine {
   void keep_order() { operations_.keep_order(); }
   bool keeps_order() const { return operations_.keeps_order(); }
 
+  /// Whether the device's library sums among the ranks of a node. Threads: any.
+  bool native_in_nodes() const { return streams_ && streams_->has_node_group(); }
+
   /// Ends the job with this error on all ranks. The caller logs it on this rank. Threads: any.
   void abort(Error error) { enqueue(std::move(error)); }
 

@@ -70,6 +70,13 @@ void travel(std::vector<GradientSpec>& gradients, const CompressedTensors& tenso
   }
 }
 
+/// Returns why a bucket cannot follow the method that its spec names; empty if it can.
+std::string_view obstacle(const CompressedTensors& tensors, const ProcessGrid& grid,
+                          bool native_in_nodes) {
+  if (tensors.memory != MemoryKind::kDevice || tensors.spec.is_open()) return {};
+  return device_obstacle(grid, sparse_options(tensors), native_in_nodes);
+}
+
 /// Orders buckets by readiness: backward passes compute the last registered gradient first.
 bool is_ready_before(const OpenChoice& a, const OpenChoice& b) {
   return std::ranges::min(a.tensors.gradients) > std::ranges::min(b.tensors.gradients);
@@ -147,12 +154,13 @@ PlannedBucket planned_bucket(const CompressedTensors& tensors, ReduceOp op) {
 }
 
 CompressionChoices choose_compression(std::vector<GradientSpec>& gradients, const ProcessGrid& grid,
-                                      const LinkCosts& costs) {
+                                      const LinkCosts& costs, bool native_in_nodes) {
   CompressionChoices choices;
   const bool has_device_memory =
       std::ranges::count(gradients, MemoryKind::kDevice, &GradientSpec::memory) > 0;
   for (const CompressedTensors& tensors : plan_compressed(gradients)) {
-    if (!tensors.spec.leaves_choices()) continue;
+    const std::string_view cannot = obstacle(tensors, grid, native_in_nodes);
+    if (!tensors.spec.leaves_choices() && cannot.empty()) continue;
     const BucketExchange exchange = exchange_of(tensors, grid, costs);
     const CompressionChoice choice = choose_path(exchange.shape, exchange.costs);
     const auto predict = [&](const ReducePath& path) {
@@ -161,7 +169,10 @@ CompressionChoices choose_compression(std::vector<GradientSpec>& gradients, cons
     const CompressionMethod& method = *tensors.spec.method;
     ReducePath path = choice.path;
     std::string why = choice.reason;
-    if (!method.is_open) {
+    if (!cannot.empty()) {
+      path = {};
+      why = cannot;
+    } else if (!method.is_open) {
       path = fastest_path(method, exchange.shape, exchange.costs).path;
       why = fmt::format("the fastest route of {}, which was asked for", method.title);
     } else if (grid.num_nodes() == 1) {

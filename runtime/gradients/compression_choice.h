@@ -50,7 +50,7 @@ struct OpenChoice {
 };
 
 struct CompressionChoices {
-  /// One for each compressed bucket whose spec left a choice.
+  /// One for each compressed bucket whose spec left a choice or cannot be followed.
   std::vector<CompressionDecision> decisions = {};
   std::vector<OpenChoice> open = {};  ///< In order of readiness.
 };
@@ -64,9 +64,12 @@ struct CompressionChoices {
 /// faster than reading them. Routes there depend on the cost of mapped memory. Between nodes the
 /// model assumes that each rank exchanges its part of the bucket over its share of the node's link.
 ///
+/// Buckets in device memory for which there is a `device_obstacle` are dense; `native_in_nodes` is
+/// for those.
+///
 /// Threads: pure; any. Equal arguments give equal choices: costs are rank 0's.
 CompressionChoices choose_compression(std::vector<GradientSpec>& gradients, const ProcessGrid& grid,
-                                      const LinkCosts& costs);
+                                      const LinkCosts& costs, bool native_in_nodes = true);
 
 /// Makes all open decisions by the measured times of dense steps (`choose_step`), and writes the
 /// results to the gradients and to the decisions. Returns whether any gradient is compressed. The

@@ -2,10 +2,10 @@
 
 #include <cstddef>
 #include <map>
-#include <set>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "comm/base/check.h"
 #include "comm/base/error.h"
@@ -23,10 +23,12 @@ CompressionSpec spec_of(const GradientSpec& gradient, const CompressionRules& ru
   }
 }
 
+constexpr std::string_view kShape = "small tensors and those of one dimension are sent dense";
+
 /// Returns why a gradient does not follow the spec `asked`; empty if it does. `spec` is what
 /// applies to a tensor of its shape.
-std::string obstacle(const GradientSpec& gradient, const CompressionSpec& asked,
-                     const CompressionSpec& spec) {
+std::string_view obstacle(const GradientSpec& gradient, const CompressionSpec& asked,
+                          const CompressionSpec& spec) {
   if (asked.method->wire) {
     return is_float(gradient.element_type()) ? "" : "it is for floating-point gradients";
   }
@@ -35,26 +37,22 @@ std::string obstacle(const GradientSpec& gradient, const CompressionSpec& asked,
   if (on_device && !asked.method->on_device && !asked.is_open()) {
     return "it is for gradients in host memory, and these are in device memory";
   }
-  return spec.may_be_coded() ? "" : "small tensors and those of one dimension are sent dense";
+  return spec.may_be_coded() ? "" : kShape;
 }
 
-/// The gradients for which one spec was asked.
+/// The gradients for which one spec was asked and that do not follow it, by the reason.
 struct Asked {
-  std::vector<std::size_t> gradients;
-  std::set<std::string> obstacles;
-  bool is_followed = false;
+  std::map<std::string_view, std::vector<std::size_t>> unfollowed;
+  bool is_followed = false;  ///< By any gradient.
 };
 
-CompressionDecision dense_decision(const std::string& spec, const Asked& asked,
+CompressionDecision dense_decision(std::string reason, const std::vector<std::size_t>& which,
                                    const std::vector<GradientSpec>& gradients) {
-  CompressionDecision decision{
-      .tensors = fmt::format("'{}'", gradients[asked.gradients.front()].name), .path = "dense"};
-  if (asked.gradients.size() > 1) {
-    decision.tensors += fmt::format(" and {} more", asked.gradients.size() - 1);
-  }
-  for (const std::size_t i : asked.gradients) decision.elements += gradients[i].count();
-  decision.reason =
-      fmt::format("no gradient follows {}: {}", spec, fmt::join(asked.obstacles, "; "));
+  CompressionDecision decision{.tensors = fmt::format("'{}'", gradients[which.front()].name),
+                               .path = "dense",
+                               .reason = std::move(reason)};
+  if (which.size() > 1) decision.tensors += fmt::format(" and {} more", which.size() - 1);
+  for (const std::size_t i : which) decision.elements += gradients[i].count();
   return decision;
 }
 
@@ -73,20 +71,23 @@ std::vector<CompressionDecision> resolve_compression(std::vector<GradientSpec>& 
     GradientSpec& gradient = gradients[i];
     const CompressionSpec asked = spec_of(gradient, rules);
     const CompressionSpec spec = asked.for_tensor(gradient.shape);
-    const std::string why = obstacle(gradient, asked, spec);
+    const std::string_view why = obstacle(gradient, asked, spec);
     if (spec.method->wire && is_float(gradient.element_type())) {
       gradient.wire_dtype = spec.method->wire;
     }
     gradient.compression = spec.may_be_coded() && why.empty() ? spec.to_string() : std::string();
     if (asked.method == &methods::none) continue;
     Asked& same = all[asked.to_string()];
-    same.gradients.push_back(i);
-    if (!why.empty()) same.obstacles.insert(why);
     same.is_followed |= why.empty();
+    if (!why.empty()) same.unfollowed[why].push_back(i);
   }
   std::vector<CompressionDecision> decisions;
   for (const auto& [spec, asked] : all) {
-    if (!asked.is_followed) decisions.push_back(dense_decision(spec, asked, gradients));
+    for (const auto& [why, which] : asked.unfollowed) {
+      if (asked.is_followed && why == kShape) continue;  // as every spec has it
+      decisions.push_back(
+          dense_decision(fmt::format("{} does not apply: {}", spec, why), which, gradients));
+    }
   }
   return decisions;
 }

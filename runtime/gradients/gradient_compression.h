@@ -14,7 +14,8 @@ namespace kolo {
 /// other small tensors and gradients that are not float32 are sent dense, whatever the rules say;
 /// so are gradients in device memory whose method is for host memory.
 ///
-/// Returns the specs that no gradient follows, with the reasons, for the summary of the plan.
+/// Returns the gradients that do not follow their spec, with the reason, for the summary of the
+/// plan; those of a small size or one dimension only if no gradient follows the spec.
 ///
 /// Threads: pure; any. Errors: KoloError(kConfig) that names the gradient, if its own spec cannot
 ///          be parsed.

@@ -78,6 +78,9 @@ Draft draft(const GradientSetState& set, const PlanContext& context) {
               .buckets = {},
               .fusion_bytes = fusion_bytes_of(set, context, memory)};
   const PlanInputs inputs = context.inputs();
+  if (std::ranges::any_of(set.gradients(), is_on_device)) {
+    compile_options(MemoryKind::kDevice, inputs);  // throws without a device
+  }
   for (std::size_t index = 0; index < draft.plan.buckets.size(); ++index) {
     const PlannedBucket& bucket = draft.plan.buckets[index];
     draft.buckets.push_back(plan_bucket(
@@ -121,17 +124,6 @@ void place_gradients(GradientSetState& set, const PlanContext& context) {
     views.push_back(view);
   }
   set.placed(std::move(views), places.offset_of, region, context.grid.world_size());
-}
-
-/// Decides which compressed buckets in device memory are possible. Errors: UsageError for device
-/// memory without a device.
-void settle_on_device(GradientSetState& set, const PlanContext& context) {
-  const bool has_any = std::ranges::any_of(set.travelling(), [](const GradientSpec& each) {
-    return each.memory == MemoryKind::kDevice && !each.compression.empty();
-  });
-  if (!has_any) return;
-  const PlanInputs inputs = context.inputs();
-  set.settle_on_device(context.grid, compile_options(MemoryKind::kDevice, inputs).native_in_nodes);
 }
 
 void plan_compressed_set(GradientSetState& set, const PlanContext& context, std::size_t step = 0) {
@@ -224,7 +216,6 @@ void install(GradientSetState& set, const PlanContext& context, Draft draft) {
 }  // namespace
 
 void plan_gradients(GradientSetState& set, const PlanContext& context) {
-  settle_on_device(set, context);
   // Compiles first, so that an algorithm that does not fit leaves nothing allocated.
   Draft planned = draft(set, context);
   if (context.streams != nullptr) set.attach(context.streams->device());

@@ -80,19 +80,6 @@ void GradientSetState::measure_dense_steps(const Clock& clock, std::function<voi
   iterations_.begin_measured(clock);
 }
 
-void GradientSetState::settle_on_device(const ProcessGrid& grid, bool native_in_nodes) {
-  for (const CompressedTensors& tensors : plan_compressed(travelling_)) {
-    if (tensors.memory != MemoryKind::kDevice) continue;
-    const std::string_view why = device_obstacle(grid, sparse_options(tensors), native_in_nodes);
-    if (why.empty()) continue;
-    for (const std::size_t i : tensors.gradients) travelling_[i].compression.clear();
-    choices_.decisions.push_back({.tensors = tensors.name(gradients_),
-                                  .elements = tensors.count,
-                                  .path = "dense",
-                                  .reason = std::string(why)});
-  }
-}
-
 bool GradientSetState::settle(const DenseSteps& measured, const ProcessGrid& grid,
                               const LinkCosts& costs) {
   const bool has_changed = settle_compression(travelling_, choices_, measured, grid, costs);

@@ -100,9 +100,6 @@ class GradientSetState final : public BucketOwner {
   /// must outlive them. When all buckets of the last one are over, the engine's thread calls
   /// `cast_vote`.
   void measure_dense_steps(const Clock& clock, std::function<void()> cast_vote);
-  /// Sends gradients in device memory dense that cannot be compressed on these nodes; a decision
-  /// says why. Called before the set is planned.
-  void settle_on_device(const ProcessGrid& grid, bool native_in_nodes);
   /// Makes the open decisions. Returns whether the set must be planned again.
   bool settle(const DenseSteps& measured, const ProcessGrid& grid, const LinkCosts& costs);
   const std::vector<CompressionDecision>& decisions() const { return choices_.decisions; }

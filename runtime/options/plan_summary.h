@@ -24,7 +24,8 @@ struct CompressionStats {
   double gradient_norm = 0.0;     ///< Euclidean norm of the combined gradients.
 };
 
-/// A decision about a compressed bucket whose spec left a choice.
+/// A decision about a compressed bucket whose spec left a choice, or about gradients that do not
+/// follow their spec.
 struct CompressionDecision {
   std::string tensors = {};   ///< "'fc1.weight' and 3 more".
   std::size_t elements = 0;   ///< Elements in the bucket.
@@ -49,8 +50,9 @@ struct PlanSummary {
   std::string algorithm = {};    ///< Algorithm of the largest bucket.
   std::string compression = {};  ///< Number of gradients per spec; empty if all are dense.
   std::string reason = {};       ///< Reason for the algorithm of a bucket in device memory.
-  /// The decisions about compressed buckets whose spec left a choice ("auto", or a route of top-k).
-  /// "auto" is dense until 20 iterations are measured.
+  /// The decisions about compressed buckets whose spec left a choice ("auto", or a route of top-k),
+  /// and about gradients that do not follow their spec. "auto" is dense until 20 iterations are
+  /// measured.
   std::vector<CompressionDecision> compression_decisions = {};
   std::uint64_t hash = 0;  ///< Equal on all ranks.
 };

@@ -60,16 +60,22 @@ TEST(ResolveCompression, LargeMatricesBecomeSparse) {
   EXPECT_EQ(on_device[0].compression, "topk(0.01)");
 }
 
+/// Returns which gradients in this memory do not follow the rules, and why.
+std::string reasons(std::vector<GradientSpec> gradients, const char* rules, MemoryKind memory) {
+  for (GradientSpec& each : gradients) each.memory = memory;
+  std::string text;
+  for (const CompressionDecision& decision :
+       resolve_compression(gradients, CompressionRules::parse(rules))) {
+    text += to_string(decision) + "\n";
+  }
+  return text;
+}
+
 TEST(ResolveCompression, ASpecThatNoGradientFollowsIsNotDroppedInSilence) {
-  const auto reasons = [](const char* rules, MemoryKind memory) {
-    std::vector<GradientSpec> gradients = model();
-    for (GradientSpec& each : gradients) each.memory = memory;
-    std::string text;
-    for (const CompressionDecision& decision :
-         resolve_compression(gradients, CompressionRules::parse(rules))) {
-      text += to_string(decision) + "\n";
-    }
-    return text;
+  std::vector<GradientSpec> floats = model();
+  floats.pop_back();
+  const auto reasons = [&](const char* rules, MemoryKind memory) {
+    return kolo::reasons(floats, rules, memory);
   };
   constexpr MemoryKind kHost = MemoryKind::kHost, kDevice = MemoryKind::kDevice;
   for (const char* rules : {"none", "topk(0.01)", "fp16", "auto"}) {
@@ -81,10 +87,25 @@ TEST(ResolveCompression, ASpecThatNoGradientFollowsIsNotDroppedInSilence) {
     EXPECT_THAT(reasons(rules, kDevice), HasSubstr("host memory")) << rules;
   }
   EXPECT_EQ(reasons("*.bias=int8,*=topk(0.01)", kHost),
-            "dense of 'fc.bias' (100 elements): no gradient follows int8: small tensors and those "
-            "of one dimension are sent dense\n");
-  EXPECT_THAT(reasons("counts=topk(0.01),*=none", kHost), HasSubstr("it is for float32 gradients"));
-  EXPECT_THAT(reasons("counts=fp16,*=none", kHost), HasSubstr("floating-point"));
+            "dense of 'fc.bias' (100 elements): int8 does not apply: small tensors and those of "
+            "one dimension are sent dense\n");
+}
+
+// Other gradients of the set follow it.
+TEST(ResolveCompression, GradientsOfAnotherDTypeAreNotSkippedInSilence) {
+  std::vector<GradientSpec> mixed = model();
+  mixed.push_back({.name = "head", .shape = {70, 70}, .dtype = DType::kBFloat16});
+  for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
+    EXPECT_EQ(reasons(mixed, "counts=none,*=topk(0.01)", memory),
+              "dense of 'head' (4900 elements): topk(0.01) does not apply: it is for float32 "
+              "gradients\n");
+    EXPECT_EQ(reasons(mixed, "topk(0.01)", memory),
+              "dense of 'counts' and 1 more (11300 elements): topk(0.01) does not apply: it is for "
+              "float32 gradients\n");
+    EXPECT_EQ(reasons(mixed, "fp16", memory),
+              "dense of 'counts' (6400 elements): fp16 does not apply: it is for floating-point "
+              "gradients\n");
+  }
 }
 
 TEST(ResolveCompression, ReproducibleJobsLeaveNothingToMeasuredTimes) {
@@ -233,6 +254,31 @@ TEST(ChooseCompression, InOneNodeAutoIsDense) {
       EXPECT_TRUE(dense.choices.open.empty()) << dense.why();
     }
   }
+}
+
+// Ranks of a node cannot sum without the device's library. That is the only decision about a
+// bucket, whether its route is open or not.
+TEST(ChooseCompression, ABucketThatADeviceCannotCompressIsDenseForOneReason) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
+  const auto choose = [&](const char* rules, bool native_in_nodes) {
+    std::vector<GradientSpec> gradients = {
+        {.name = "matrix", .shape = {1000, 1000}, .memory = MemoryKind::kDevice}};
+    resolve_compression(gradients, CompressionRules::parse(rules));
+    const CompressionChoices choices =
+        choose_compression(gradients, grid, links_of(12.5), native_in_nodes);
+    EXPECT_LE(choices.decisions.size(), 1U);
+    const bool is_dense = gradients[0].compression.empty();
+    EXPECT_EQ(is_dense, !choices.decisions.empty() && choices.decisions[0].path == "dense");
+    return choices.decisions.empty() ? "" : to_string(choices.decisions[0]);
+  };
+  EXPECT_EQ(choose("topk(0.01,route=owners)", true), "");
+  EXPECT_THAT(choose("topk(0.01)", true), HasSubstr("top-k"));
+  for (const char* rules : {"topk(0.01,route=owners)", "topk(0.01)"}) {
+    EXPECT_EQ(choose(rules, false),
+              "dense of 'matrix' (1000000 elements): in device memory, ranks of a node sum by the "
+              "device's library, which this job lacks; scope=flat does without");
+  }
+  EXPECT_THAT(choose("topk(0.01,scope=flat)", false), HasSubstr("top-k"));
 }
 
 TEST(ChooseCompression, OfTopKOnlyTheRouteIsOpen) {
