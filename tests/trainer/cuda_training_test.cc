@@ -65,6 +65,8 @@ TEST_P(CudaTrainingTest, FollowsTheProcessorInBFloat16) {
   const Summary cuda = run_on("cuda", config_);
   EXPECT_EQ(cuda.precision, "bfloat16");
   expect_same_course(cuda, cpu, 0.10);
+  config_.gradients = "bfloat16";
+  expect_same_course(run_on("cuda", config_), cpu, 0.10);
 }
 
 // Bound: 11 bits instead of 8, an eighth of the error above; 5 % allows for AdamW's steps. With the

@@ -33,8 +33,6 @@ auto is_below(std::size_t count) {
   return [count](std::int32_t value) { return value >= 0 && std::cmp_less(value, count); };
 }
 
-constexpr std::size_t kGradientAlignment = 16;  // alignment of gradients in bytes
-
 const CudaModelOptions& checked(const CudaModelOptions& options) {
   check(options.dtype == DType::kFloat32 || is_16bit_float(options.dtype),
         "a model on a CUDA device computes in float32, bfloat16 or float16");
@@ -232,18 +230,16 @@ void CudaModel::download_parameters() {
   parameters_.download();
 }
 
-void CudaModel::bind_gradient(std::size_t index, float* memory) {
-  check(reinterpret_cast<std::uintptr_t>(memory) % kGradientAlignment == 0,
-        "the memory of a gradient on a CUDA device is aligned to 16 bytes: " +
-            (*host_parameters_)[index].name());
-  parameters_[index].gradient = memory;
+void CudaModel::bind_gradient(std::size_t index, void* memory, DType dtype) {
+  parameters_.bind_gradient(index, memory, dtype);
   for (Recording& recording : recordings_) recording.graph.clear();
 }
 
-void CudaModel::own_gradients() {
-  own_gradients_ = context_.floats(parameters_.plan().count);
+void CudaModel::own_gradients(DType dtype) {
+  const ParameterPlan& plan = parameters_.plan();
+  own_gradients_ = device_.allocate(plan.count * size_of(dtype), MemoryKind::kDevice);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    bind_gradient(i, floats_of(own_gradients_) + parameters_.plan().offsets[i]);
+    bind_gradient(i, own_gradients_.data() + plan.offsets[i] * size_of(dtype), dtype);
   }
 }
 
@@ -253,8 +249,9 @@ void CudaModel::launch(GradientPass pass, const std::function<void()>& enqueue) 
   parameters_.begin(pass);
   if (options_.launch == LaunchMode::kGraph && recording.is_warm) {
     if (!graph.is_recorded()) {
-      parameters_.on_ready(
-          [&](std::size_t index) { graph.ready(index, parameters_[index].size * sizeof(float)); });
+      parameters_.on_ready([&](std::size_t index) {
+        graph.ready(index, parameters_[index].size * size_of(parameters_[index].gradient_dtype()));
+      });
       graph.record(options_.milestone_bytes, enqueue);
     }
     graph.replay(hook_);

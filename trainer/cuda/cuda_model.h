@@ -36,7 +36,7 @@ enum class LaunchMode : std::uint8_t { kEager, kGraph };
 
 struct CudaModelOptions {
   /// Dtype of activations and of operands of products: kFloat32, kBFloat16 or kFloat16. Parameters,
-  /// moments, parameter gradients and sums within products are always float32.
+  /// moments and sums within products are always float32.
   DType dtype = DType::kBFloat16;
   LaunchMode launch = LaunchMode::kEager;
   /// For kGraph: the number of bytes of gradients after which a graph ends. Hooks of these
@@ -239,12 +239,10 @@ class CudaModel {
   /// Copies values from the device to the host, as for a hash or generated text. Blocks.
   void download_parameters();
 
-  /// Makes `memory` the memory of gradient `index`: parameters()[index].size() floats on the
-  /// device. Errors: UsageError unless it is aligned to 16 bytes.
-  void bind_gradient(std::size_t index, float* memory);
-  float* gradient(std::size_t index) const { return parameters_[index].gradient; }
+  /// As DeviceParameters::bind_gradient.
+  void bind_gradient(std::size_t index, void* memory, DType dtype = DType::kFloat32);
   /// Binds every gradient to memory that the model owns, for a job without a runtime.
-  void own_gradients();
+  void own_gradients(DType dtype = DType::kFloat32);
 
   /// Sets the number of backward passes per step; their gradients add up. Call between steps.
   /// Before: passes > 0.

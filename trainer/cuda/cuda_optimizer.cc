@@ -18,6 +18,12 @@
 namespace kolo::trainer::cuda {
 namespace {
 
+/// Names of an optimizer's state in checkpoints, the same as on the processor; empty if unused.
+struct StateNames {
+  std::string_view steps;                   ///< Number of updates that were not skipped.
+  std::array<std::string_view, 2> moments;  ///< Arrays like the one of all values.
+};
+
 /// A kind of optimizer on the device.
 struct Kind {
   std::string_view name;
@@ -74,9 +80,11 @@ void clear(Stream& stream, const DeviceMemory& memory) {
 std::vector<UpdateChunk> make_chunks(const DeviceParameters& parameters) {
   std::vector<UpdateChunk> chunks;
   for (PlannedChunk& planned : plan_chunks(parameters.plan(), parameters.host())) {
-    const float* const gradient = parameters[planned.parameter].gradient;
-    check(gradient != nullptr, "an optimizer needs gradients that are bound");
-    planned.chunk.gradient = gradient + planned.begin;
+    const DeviceParameter& parameter = parameters[planned.parameter];
+    check(parameter.has_gradient(), "an optimizer needs gradients that are bound");
+    planned.chunk.gradient = parameter.rounded != nullptr
+                                 ? static_cast<const BFloat16*>(parameter.rounded) + planned.begin
+                                 : static_cast<const void*>(parameter.gradient + planned.begin);
     chunks.push_back(planned.chunk);
   }
   return chunks;
@@ -85,51 +93,51 @@ std::vector<UpdateChunk> make_chunks(const DeviceParameters& parameters) {
 }  // namespace
 
 struct CudaOptimizer::State {
-  State(CudaModel& model_of, const Kind& kind_of, const OptimizerOptions& options_of)
-      : model(model_of),
+  State(DeviceParameters& parameters_of, const Kind& kind_of, const OptimizerOptions& options_of)
+      : parameters(parameters_of),
+        device(parameters.device()),
+        stream(parameters.stream()),
         options(options_of),
         kind(kind_of),
-        first(model.context().floats(model.device_parameters().plan().count)),
-        decision(model.device().allocate(sizeof(UpdateDecision), MemoryKind::kDevice)),
-        pinned_decision(model.device().allocate(sizeof(UpdateDecision), MemoryKind::kPinned)),
-        reported(model.device().make_event()) {
-    Stream& stream = model.device_stream();
-    if (!kind.names.moments[1].empty())
-      second = model.context().floats(model.device_parameters().plan().count);
+        decision(device.allocate(sizeof(UpdateDecision), MemoryKind::kDevice)),
+        pinned_decision(device.allocate(sizeof(UpdateDecision), MemoryKind::kPinned)),
+        reported(device.make_event()) {
+    const std::size_t bytes = parameters.plan().count * sizeof(float);
+    first = device.allocate(bytes, MemoryKind::kDevice);
+    if (!kind.names.moments[1].empty()) second = device.allocate(bytes, MemoryKind::kDevice);
     for (const DeviceMemory* memory : {&first, &second, &decision}) clear(stream, *memory);
     upload_chunks();
   }
 
   void upload_chunks() {
-    const std::vector<UpdateChunk> host_chunks = make_chunks(model.device_parameters());
+    const std::vector<UpdateChunk> host_chunks = make_chunks(parameters);
     chunk_count = host_chunks.size();
     const std::size_t bytes = chunk_count * sizeof(UpdateChunk);
-    const DeviceMemory pinned = model.device().allocate(bytes, MemoryKind::kPinned);
-    chunks = model.device().allocate(bytes, MemoryKind::kDevice);
-    partials = model.device().allocate(chunk_count * sizeof(double), MemoryKind::kDevice);
+    const DeviceMemory pinned = device.allocate(bytes, MemoryKind::kPinned);
+    chunks = device.allocate(bytes, MemoryKind::kDevice);
+    partials = device.allocate(chunk_count * sizeof(double), MemoryKind::kDevice);
     std::memcpy(pinned.data(), host_chunks.data(), bytes);
-    model.device_stream().copy(bytes_of(chunks, bytes), bytes_of(pinned, bytes));
-    model.device_stream().record(*reported);
+    stream.copy(bytes_of(chunks, bytes), bytes_of(pinned, bytes));
+    stream.record(*reported);
     wait_for(*reported);
   }
 
   UpdateArrays arrays() const {
-    const DeviceParameters& parameters = model.device_parameters();
     return {.chunks = reinterpret_cast<const UpdateChunk*>(chunks.data()),
             .chunk_count = chunk_count,
             .values = parameters.values(),
             .first = floats_of(first),
             .second = floats_of(second),
             .copy_dtype = parameters.dtype(),
-            .copy = parameters.copies()};
+            .copy = parameters.copies(),
+            .gradient_dtype = parameters[0].gradient_dtype()};
   }
 
   /// Copies the decision from the device to pinned memory, or back. Blocks.
   void copy_decision(bool to_device) {
-    const BufferView device = bytes_of(decision, sizeof(UpdateDecision));
-    const BufferView pinned = bytes_of(pinned_decision, sizeof(UpdateDecision));
-    Stream& stream = model.device_stream();
-    stream.copy(to_device ? device : pinned, to_device ? pinned : device);
+    const BufferView there = bytes_of(decision, sizeof(UpdateDecision));
+    const BufferView here = bytes_of(pinned_decision, sizeof(UpdateDecision));
+    stream.copy(to_device ? there : here, to_device ? here : there);
     stream.record(*reported);
     wait_for(*reported);
   }
@@ -138,7 +146,9 @@ struct CudaOptimizer::State {
     return reinterpret_cast<UpdateDecision*>(decision.data());
   }
 
-  CudaModel& model;
+  DeviceParameters& parameters;
+  kolo::Device& device;
+  Stream& stream;
   OptimizerOptions options;
   const Kind& kind;
   DeviceMemory first, second;
@@ -148,21 +158,19 @@ struct CudaOptimizer::State {
   std::unique_ptr<Event> reported;
 };
 
-StateNames state_names(std::string_view optimizer) { return find_kind(optimizer).names; }
-
-CudaOptimizer::CudaOptimizer(CudaModel& model, std::string_view name,
+CudaOptimizer::CudaOptimizer(DeviceParameters& parameters, std::string_view name,
                              const OptimizerOptions& options) {
   const Kind& kind = find_kind(name);
-  const CudaDeviceGuard guard(model.device_index());
-  state_ = std::make_unique<State>(model, kind, options);
+  const CudaDeviceGuard guard(parameters.device_index());
+  state_ = std::make_unique<State>(parameters, kind, options);
 }
 
 CudaOptimizer::~CudaOptimizer() = default;
 
 void CudaOptimizer::step(const UpdateOptions& update) {
   State& s = *state_;
-  const CudaDeviceGuard guard(s.model.device_index());
-  const NativeStream stream = s.model.context().stream();
+  const CudaDeviceGuard guard(s.parameters.device_index());
+  const NativeStream stream{s.stream.native()};
   const OptimizerOptions& o = s.options;
   const UpdateArrays arrays = s.arrays();
   decide_update(stream, arrays,
@@ -172,9 +180,9 @@ void CudaOptimizer::step(const UpdateOptions& update) {
                  .beta2 = o.beta2},
                 reinterpret_cast<double*>(s.partials.data()), s.device_decision());
   s.kind.update(stream, arrays, update.lr, o, s.device_decision());
-  s.model.device_stream().copy(bytes_of(s.pinned_decision, sizeof(UpdateDecision)),
-                               bytes_of(s.decision, sizeof(UpdateDecision)));
-  s.model.device_stream().record(*s.reported);
+  s.stream.copy(bytes_of(s.pinned_decision, sizeof(UpdateDecision)),
+                bytes_of(s.decision, sizeof(UpdateDecision)));
+  s.stream.record(*s.reported);
 }
 
 UpdateReport CudaOptimizer::report() {
@@ -188,21 +196,20 @@ UpdateReport CudaOptimizer::report() {
 
 void CudaOptimizer::visit_state(StateVisitor& visitor) {
   State& s = *state_;
-  const CudaDeviceGuard guard(s.model.device_index());
+  const CudaDeviceGuard guard(s.parameters.device_index());
   if (!s.kind.names.steps.empty()) {
     s.copy_decision(/*to_device=*/false);
     auto* const decision = reinterpret_cast<UpdateDecision*>(s.pinned_decision.data());
     visitor.shared(s.kind.names.steps, decision->steps);
     if (visitor.is_restoring()) s.copy_decision(/*to_device=*/true);
   }
-  DeviceParameters& parameters = s.model.device_parameters();
   const std::array<const DeviceMemory*, 2> arrays = {&s.first, &s.second};
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     if (s.kind.names.moments[i].empty()) continue;
     float* const array = floats_of(*arrays[i]);
-    float* const values = parameters.fetch(array);
-    visit_array(visitor, s.kind.names.moments[i], parameters.host(), parameters.plan(), values);
-    if (visitor.is_restoring()) parameters.send(array);
+    float* const values = s.parameters.fetch(array);
+    visit_array(visitor, s.kind.names.moments[i], s.parameters.host(), s.parameters.plan(), values);
+    if (visitor.is_restoring()) s.parameters.send(array);
   }
 }
 

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string_view>
 
 #include "trainer/checkpoint/state_visitor.h"
-#include "trainer/cuda/cuda_model.h"
+#include "trainer/cuda/parameters.h"
 #include "trainer/optimizer/optimizer.h"
 
 namespace kolo::trainer::cuda {
@@ -25,16 +24,8 @@ struct UpdateReport {
   std::uint64_t steps = 0;     ///< Number of updates so far that were not skipped.
 };
 
-/// Names of an optimizer's state in checkpoints, the same as on the processor; empty if unused.
-struct StateNames {
-  std::string_view steps;                   ///< Number of updates that were not skipped.
-  std::array<std::string_view, 2> moments;  ///< Arrays like the one of all values.
-};
-/// `optimizer` is "sgd" or "adamw". Errors: KoloError(kConfig) naming the choices.
-StateNames state_names(std::string_view optimizer);
-
-/// SGD or AdamW on the device, with float32 values and moments. The same pass over memory writes
-/// the 16-bit copies of the values.
+/// SGD or AdamW on the device, with float32 values and moments, and float32 or bfloat16 gradients.
+/// The same pass over memory writes the 16-bit copies of the values.
 ///
 /// The device decides from the norm of the gradients whether to skip an update. Infinite and NaN
 /// gradients survive the sum over ranks, so all ranks decide alike without waiting for the device.
@@ -42,17 +33,19 @@ StateNames state_names(std::string_view optimizer);
 ///
 /// Bits:    equal in every run, and element by element equal to sgd_update and adamw_update on a
 ///          processor with fused multiply-add.
-/// Threads: one. `model` outlives this object.
+/// Threads: one. `parameters` outlives this object.
 class CudaOptimizer : public Stateful {
  public:
-  /// `name` is "sgd" or "adamw". Before: the gradients of `model` are bound; if they are bound
+  /// `name` is "sgd" or "adamw". Before: all gradients are bound, with one dtype; if they are bound
   /// again, a new optimizer is needed. Errors: KoloError(kConfig) naming the choices.
-  CudaOptimizer(CudaModel& model, std::string_view name, const OptimizerOptions& options);
+  CudaOptimizer(DeviceParameters& parameters, std::string_view name,
+                const OptimizerOptions& options);
   ~CudaOptimizer() override;
   CudaOptimizer(const CudaOptimizer&) = delete;
   CudaOptimizer& operator=(const CudaOptimizer&) = delete;
 
-  /// Enqueues the norm, the decision, the update and the copy of the report on the model's stream.
+  /// Enqueues the norm, the decision, the update and the copy of the report on the stream of the
+  /// parameters.
   void step(const UpdateOptions& options);
 
   /// The report of the last `step`. Blocks until the device has completed that step. Enqueue the

@@ -19,6 +19,7 @@
 #include "trainer/cuda/cuda_model.h"
 #include "trainer/cuda/cuda_optimizer.h"
 #include "trainer/errors.h"
+#include "trainer/loop/compression_rules.h"
 #include "trainer/loop/parameter_exchange.h"
 #include "trainer/models/gpt.h"
 #include "trainer/models/image_models.h"
@@ -91,12 +92,13 @@ CudaModelOptions model_options(const Config& config) {
 }
 
 /// Registers the gradients of `model` in the runtime's device memory, and binds them.
-GradientSet place_gradients(Runtime& runtime, CudaModel& model) {
-  GradientSet gradients =
-      register_gradients(runtime, model.parameters(), {.memory = MemoryKind::kDevice},
-                         {.compression = runtime.options().compression});
+GradientSet place_gradients(const Config& config, Runtime& runtime, CudaModel& model) {
+  const DType dtype = gradient_dtype(config, runtime.options());
+  GradientSet gradients = register_gradients(runtime, model.parameters(),
+                                             {.memory = MemoryKind::kDevice, .dtype = dtype},
+                                             {.compression = runtime.options().compression});
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    model.bind_gradient(i, static_cast<float*>(gradients.view(i).data));
+    model.bind_gradient(i, gradients.view(i).data, dtype);
   }
   return gradients;
 }
@@ -161,8 +163,8 @@ class CudaLearner final : public Learner, private Stateful {
   CudaLearner(const Config& config, Runtime& runtime, const Task& task)
       : model_(make_model(config.model, device_of(runtime), model_setting(config, task),
                           model_options(config))),
-        gradients_(place_gradients(runtime, *model_)),
-        optimizer_(*model_, config.optimizer, config.optimizer_options),
+        gradients_(place_gradients(config, runtime, *model_)),
+        optimizer_(model_->device_parameters(), config.optimizer, config.optimizer_options),
         gate_(update_options(config)),
         standstill_(device_of(runtime), model_->stream()) {
     broadcast_values(runtime, model_->parameters());

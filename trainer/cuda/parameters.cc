@@ -4,12 +4,24 @@
 #include <string>
 
 #include "comm/base/check.h"
+#include "comm/device/cuda_device.h"
 #include "trainer/cuda/compute/status.h"
 #include "trainer/cuda/kernels/elementwise.h"
 #include "trainer/cuda/kernels/portable.h"
 #include "trainer/optimizer/optimizer.h"
 
 namespace kolo::trainer::cuda {
+namespace {
+
+constexpr std::size_t kGradientAlignment = 16;  // alignment of gradients in bytes
+
+int index_of(const kolo::Device& device) {
+  const auto* cuda_device = dynamic_cast<const CudaDevice*>(&device);
+  check(cuda_device != nullptr, "parameters on a device need a CUDA device");
+  return cuda_device->index();
+}
+
+}  // namespace
 
 ParameterPlan plan_parameters(const ParameterSet& parameters) {
   ParameterPlan plan;
@@ -49,12 +61,15 @@ std::vector<PlannedChunk> plan_chunks(const ParameterPlan& plan, const Parameter
 DeviceParameters::DeviceParameters(ParameterSet& host, kolo::Device& device, Stream& stream,
                                    DType dtype)
     : host_(host),
+      device_(device),
       stream_(stream),
+      device_index_(index_of(device)),
       dtype_(dtype),
       plan_(plan_parameters(host)),
       values_(device.allocate(plan_.count * sizeof(float), MemoryKind::kDevice)),
       staging_(device.allocate(plan_.count * sizeof(float), MemoryKind::kPinned)),
-      done_(device.make_event()) {
+      done_(device.make_event()),
+      sums_(host.size()) {
   if (dtype != DType::kFloat32) {
     copies_ = device.allocate(plan_.count * size_of(dtype), MemoryKind::kDevice);
   }
@@ -111,6 +126,36 @@ void DeviceParameters::send(float* array) {
 void DeviceParameters::refresh_copies() {
   if (!copies_) return;
   cast({stream_.native()}, values(), plan_.count, dtype_, copies_.data());
+}
+
+void DeviceParameters::bind_gradient(std::size_t index, void* memory, DType dtype) {
+  check(reinterpret_cast<std::uintptr_t>(memory) % kGradientAlignment == 0,
+        "the memory of a gradient on a CUDA device is aligned to 16 bytes: " + host_[index].name());
+  const bool is_rounded = dtype == DType::kBFloat16;
+  check(is_rounded || dtype == DType::kFloat32, "a gradient is float32 or bfloat16");
+  sums_[index] = {};
+  parameters_[index].gradient = is_rounded ? nullptr : static_cast<float*>(memory);
+  parameters_[index].rounded = is_rounded ? memory : nullptr;
+}
+
+void DeviceParameters::begin(GradientPass pass) {
+  pass_ = pass;
+  for (DeviceParameter& parameter : parameters_) {
+    if (parameter.gradient != nullptr || parameter.rounded == nullptr) continue;
+    if (is_rounded_by_product(parameter)) continue;
+    DeviceMemory& sum = sums_[parameter.index];
+    sum = device_.allocate(parameter.size * sizeof(float), MemoryKind::kDevice);
+    parameter.gradient = floats_of(sum);
+  }
+}
+
+void DeviceParameters::ready(const DeviceParameter& parameter) {
+  if (!pass_.is_last) return;
+  if (parameter.rounded != nullptr && !is_rounded_by_product(parameter)) {
+    cast({stream_.native()}, parameter.gradient, parameter.size, DType::kBFloat16,
+         parameter.rounded);
+  }
+  if (hook_) hook_(parameter.index);
 }
 
 void DeviceParameters::wait_for_stream() {

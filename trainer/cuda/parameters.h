@@ -41,13 +41,26 @@ struct PlannedChunk {
 };
 std::vector<PlannedChunk> plan_chunks(const ParameterPlan& plan, const ParameterSet& parameters);
 
+inline float* floats_of(const DeviceMemory& memory) {
+  return reinterpret_cast<float*>(memory.data());
+}
+
 /// A parameter on the device.
 struct DeviceParameter {
   std::size_t index = 0;
   std::size_t size = 0;
   float* value = nullptr;
   const void* copy = nullptr;  ///< Values in the dtype of activations; `value` itself for float32.
-  float* gradient = nullptr;   ///< Gradient, in memory of the caller who binds it.
+  /// Where layers add up the gradient. For a bfloat16 gradient this is memory of DeviceParameters,
+  /// or null if no layer needs it.
+  float* gradient = nullptr;
+  /// The bfloat16 gradient; null if the gradient is float32, which `gradient` then is.
+  void* rounded = nullptr;
+  /// Whether a product computes the whole gradient of a pass, and can write it in bfloat16.
+  bool is_one_product = false;
+
+  bool has_gradient() const { return gradient != nullptr || rounded != nullptr; }
+  DType gradient_dtype() const { return rounded != nullptr ? DType::kBFloat16 : DType::kFloat32; }
 };
 
 /// A backward pass of a step. The gradients of a step's passes add up: the first pass overwrites
@@ -81,6 +94,10 @@ class PassCounter {
 
 /// A ParameterSet on the device. One array holds the float32 values, and another one their copies
 /// in the dtype of activations.
+///
+/// A gradient is float32 or bfloat16. A bfloat16 gradient is rounded once per step, as on the
+/// processor: by the product that computes it or, if several contributions add up in float32, when
+/// it is ready.
 ///
 /// Threads: one. `host`, `device` and `stream` outlive this object.
 class DeviceParameters {
@@ -116,8 +133,21 @@ class DeviceParameters {
   /// Enqueues casts of all values to `dtype`.
   void refresh_copies();
 
-  /// Begins a backward pass.
-  void begin(GradientPass pass) { pass_ = pass; }
+  kolo::Device& device() const { return device_; }
+  Stream& stream() const { return stream_; }
+  int device_index() const { return device_index_; }
+
+  /// Makes `memory` the memory of gradient `index`: elements of `dtype`, float32 or bfloat16, on
+  /// the device. Errors: UsageError unless it is aligned to 16 bytes.
+  void bind_gradient(std::size_t index, void* memory, DType dtype);
+
+  /// Begins a backward pass. Allocates memory for float32 sums that no pass has needed so far.
+  void begin(GradientPass pass);
+  /// Whether a product writes `rounded`, in place of `gradient`, in this pass.
+  bool is_rounded_by_product(const DeviceParameter& parameter) const {
+    return parameter.rounded != nullptr && parameter.is_one_product && pass_.is_first &&
+           pass_.is_last;
+  }
   /// How layers store their first contribution to a gradient in this pass.
   Into mode() const { return pass_.is_first ? Into::kOverwrite : Into::kAdd; }
 
@@ -125,20 +155,21 @@ class DeviceParameters {
   void on_ready(ReadyHook hook) { hook_ = std::move(hook); }
   /// A layer calls this after it has enqueued the work that completes the parameter's gradient of
   /// this pass.
-  void ready(const DeviceParameter& parameter) {
-    if (hook_ && pass_.is_last) hook_(parameter.index);
-  }
+  void ready(const DeviceParameter& parameter);
 
  private:
   void wait_for_stream();
 
   ParameterSet& host_;
+  kolo::Device& device_;
   Stream& stream_;
+  int device_index_;
   DType dtype_;
   ParameterPlan plan_;
   DeviceMemory values_, copies_, staging_;
   std::unique_ptr<Event> done_;
   std::vector<DeviceParameter> parameters_;
+  std::vector<DeviceMemory> sums_;  // of bfloat16 gradients, by parameter; empty if not needed
   GradientPass pass_;
   ReadyHook hook_;
 };

@@ -74,12 +74,6 @@ DType gradient_dtype(const Config& config, const Options& options) {
   if (config.gradients == "auto") return automatic_dtype(config, options);
   const DType dtype = parse_gradients(config.gradients);
   if (dtype == DType::kFloat32) return dtype;
-  if (options.device != "cpu") {
-    throw_config_error(
-        fmt::format("--gradients {}: needs --device cpu; on a GPU gradients are float32, and "
-                    "--wire {} sends 16 bits",
-                    config.gradients, config.gradients));
-  }
   if (config.shard != "none") {
     throw_config_error(
         fmt::format("--gradients {} with --shard {}: shards are averaged in float32; choose "

@@ -25,7 +25,7 @@ std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, co
   if (runtime.options().device == "cpu") return make_cpu_learner(config, runtime, task, catalog);
   require_offered_on_gpus(config);
   require_device_compression(config, runtime.options());
-  gradient_dtype(config, runtime.options());  // throws for a dtype that needs the processor
+  gradient_dtype(config, runtime.options());  // throws for options that exclude each other
   if (runtime.rank() == 0) warn_of_gradients(config, runtime.options());
 #if KOLO_CUDA_TRAINER
   return cuda::make_learner(config, runtime, task);

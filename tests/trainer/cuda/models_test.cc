@@ -116,16 +116,22 @@ class ModelTest : public CudaTest, public testing::WithParamInterface<ModelCase>
 
   std::vector<float> gradient(CudaModel& model, std::size_t index) {
     model.take_sums();  // waits for the model's stream
-    return download<float>(model.gradient(index), model.parameters()[index].size());
+    const DeviceParameter& parameter = model.device_parameters()[index];
+    if (parameter.rounded == nullptr) return download<float>(parameter.gradient, parameter.size);
+    std::vector<float> widened;
+    for (const std::uint16_t bits : download<std::uint16_t>(parameter.rounded, parameter.size)) {
+      widened.push_back(to_float(BFloat16{bits}));
+    }
+    return widened;
   }
 
   // Returns the parameters after `steps` steps of AdamW, each of `passes` equal passes.
   std::vector<std::vector<float>> train(const CudaModelOptions& options, int steps,
-                                        std::size_t passes = 1) {
+                                        std::size_t passes = 1, DType gradients = DType::kFloat32) {
     const auto model = c().on_device(*device_, options);
-    model->own_gradients();
+    model->own_gradients(gradients);
     model->accumulate(passes);
-    CudaOptimizer optimizer(*model, "adamw", kAdamW);
+    CudaOptimizer optimizer(model->device_parameters(), "adamw", kAdamW);
     for (int step = 0; step < steps; ++step) {
       for (std::size_t pass = 0; pass < passes; ++pass) {
         model->forward_backward(inputs(), targets(), factors());
@@ -265,7 +271,37 @@ TEST_P(ModelTest, GradientsOfPassesAddUpAndAreReadyInTheLast) {
   }
 }
 
+// Bound: a rounding of every element, 2^-9; products may choose another order of sums, 2^-9 again.
+TEST_P(ModelTest, BFloat16GradientsAreThoseInFloat32Rounded) {
+  for (const DType dtype : kActivationTypes) {
+    for (const std::size_t passes : {1u, 3u}) {
+      SCOPED_TRACE(std::string(to_string(dtype)) + ", passes: " + std::to_string(passes));
+      const auto exact = c().on_device(*device_, {.dtype = dtype});
+      const auto rounded = c().on_device(*device_, {.dtype = dtype});
+      exact->own_gradients();
+      rounded->own_gradients(DType::kBFloat16);
+      for (CudaModel* const model : {exact.get(), rounded.get()}) {
+        model->accumulate(passes);
+        for (std::size_t i = 0; i < passes; ++i) {
+          model->forward_backward(inputs(), targets(), factors());
+        }
+      }
+      for (std::size_t i = 0; i < exact->parameters().size(); ++i) {
+        const auto wanted = gradient(*exact, i);
+        auto difference = gradient(*rounded, i);
+        for (std::size_t k = 0; k < difference.size(); ++k) difference[k] -= wanted[k];
+        EXPECT_LE(norm_of(difference), 0x1p-8 * norm_of(wanted) + 1e-7)
+            << exact->parameters()[i].name();
+      }
+    }
+  }
+}
+
 TEST_P(ModelTest, GraphsOfPassesChangeNoBit) {
+  for (const std::size_t passes : {1u, 2u}) {
+    EXPECT_EQ(train({.launch = LaunchMode::kGraph}, 4, passes, DType::kBFloat16),
+              train({}, 4, passes, DType::kBFloat16));
+  }
   for (const std::size_t passes : {2u, 4u}) {
     EXPECT_EQ(train({.launch = LaunchMode::kGraph, .milestone_bytes = 0}, 4, passes),
               train({}, 4, passes));
@@ -295,7 +331,7 @@ TEST_P(ModelTest, ASteadyStepAllocatesNothing) {
   for (const LaunchMode launch : {LaunchMode::kEager, LaunchMode::kGraph}) {
     const auto model = c().on_device(*device_, {.launch = launch});
     model->own_gradients();
-    CudaOptimizer optimizer(*model, "adamw", {});
+    CudaOptimizer optimizer(model->device_parameters(), "adamw", {});
     const auto step = [&] {
       model->forward_backward(inputs(), targets(), factors());
       optimizer.step({.lr = 1e-3f});
@@ -314,7 +350,7 @@ TEST_P(ModelTest, ASteadyStepAllocatesNothing) {
 TEST_P(ModelTest, AnOverflowSkipsTheUpdateAndIsReported) {
   const auto model = c().on_device(*device_, {.dtype = DType::kFloat16});
   model->own_gradients();
-  CudaOptimizer optimizer(*model, "adamw", {});
+  CudaOptimizer optimizer(model->device_parameters(), "adamw", {});
   const std::uint64_t hash = model->parameters().hash();
   LossFactors huge = factors();
   huge.loss_scale = 1e30f;
@@ -334,10 +370,12 @@ TEST_P(ModelTest, AnOverflowSkipsTheUpdateAndIsReported) {
 
 TEST_P(ModelTest, MisuseIsAnErrorAtTheCall) {
   const auto model = c().on_device(*device_, {});
-  EXPECT_THROW(CudaOptimizer(*model, "adamw", {}), UsageError) << "no gradients";
+  EXPECT_THROW(CudaOptimizer(model->device_parameters(), "adamw", {}), UsageError)
+      << "no gradients";
   model->own_gradients();
-  EXPECT_THROW(model->bind_gradient(0, model->gradient(0) + 1), UsageError) << "alignment";
-  EXPECT_THROW(CudaOptimizer(*model, "adam", {}), KoloError);
+  float* const memory = model->device_parameters()[0].gradient;
+  EXPECT_THROW(model->bind_gradient(0, memory + 1), UsageError) << "alignment";
+  EXPECT_THROW(CudaOptimizer(model->device_parameters(), "adam", {}), KoloError);
   const TensorView all = inputs();
   const TensorView less(all.dtype(), all.bytes().first(all.bytes().size() - sizeof(std::int32_t)));
   EXPECT_THROW(model->forward_backward(less, targets(), factors()), UsageError);

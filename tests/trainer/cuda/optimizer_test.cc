@@ -11,6 +11,8 @@
 namespace kolo::trainer::cuda {
 namespace {
 
+constexpr DType kGradientTypes[] = {DType::kFloat32, DType::kBFloat16};
+
 /// Two parameters on host and device. Their sizes are not multiples of a pack.
 class UpdateTest : public CudaTest {
  protected:
@@ -19,21 +21,24 @@ class UpdateTest : public CudaTest {
   static constexpr std::size_t kSecond = 130;
   static constexpr std::size_t kCount = kSecondOffset + 256;
 
-  static std::vector<UpdateChunk> chunks(const float* gradient) {
+  std::vector<UpdateChunk> chunks(const std::byte* gradient) const {
+    const std::size_t size = size_of(gradient_dtype_);
     return {{.gradient = gradient, .offset = 0, .count = kUpdateChunk, .decays = 1},
-            {.gradient = gradient + kUpdateChunk,
+            {.gradient = gradient + kUpdateChunk * size,
              .offset = kUpdateChunk,
              .count = kFirst - kUpdateChunk,
              .decays = 1},
-            {.gradient = gradient + kSecondOffset,
+            {.gradient = gradient + kSecondOffset * size,
              .offset = kSecondOffset,
              .count = kSecond,
              .decays = 0}};
   }
 
-  void make(DType copy_dtype, std::vector<float> gradient_values) {
+  void make(DType copy_dtype, const std::vector<float>& gradient_values,
+            DType gradient_dtype = DType::kFloat32) {
     copy_dtype_ = copy_dtype;
-    gradient_ = std::move(gradient_values);
+    gradient_dtype_ = gradient_dtype;
+    gradient_ = encode(gradient_dtype, gradient_values);
     copy_.assign(kCount * size_of(copy_dtype), std::byte{});
     host_chunks_ = chunks(gradient_.data());
     device_gradient_ = upload(gradient_);
@@ -41,7 +46,7 @@ class UpdateTest : public CudaTest {
     device_first_ = upload(first_);
     device_second_ = upload(second_);
     device_copy_ = upload(copy_);
-    device_chunks_ = upload(chunks(pointer<float>(device_gradient_)));
+    device_chunks_ = upload(chunks(device_gradient_.data()));
     device_decision_ = upload(std::vector<UpdateDecision>(1));
     partials_ = room(host_chunks_.size() * sizeof(double));
   }
@@ -58,7 +63,8 @@ class UpdateTest : public CudaTest {
             .first = first_.data(),
             .second = second_.data(),
             .copy_dtype = copy_dtype_,
-            .copy = copy_.data()};
+            .copy = copy_.data(),
+            .gradient_dtype = gradient_dtype_};
   }
   UpdateArrays device() {
     return {.chunks = pointer<UpdateChunk>(device_chunks_),
@@ -67,7 +73,8 @@ class UpdateTest : public CudaTest {
             .first = pointer<float>(device_first_),
             .second = pointer<float>(device_second_),
             .copy_dtype = copy_dtype_,
-            .copy = device_copy_.data()};
+            .copy = device_copy_.data(),
+            .gradient_dtype = gradient_dtype_};
   }
   UpdateDecision* device_decision() { return pointer<UpdateDecision>(device_decision_); }
   UpdateDecision decided() { return download<UpdateDecision>(device_decision_.data(), 1).front(); }
@@ -79,8 +86,9 @@ class UpdateTest : public CudaTest {
     EXPECT_EQ(download<std::byte>(device_copy_.data(), copy_.size()), copy_);
   }
 
-  DType copy_dtype_ = DType::kFloat32;
-  std::vector<float> gradient_, values_ = random_values(kCount, 2);
+  DType copy_dtype_ = DType::kFloat32, gradient_dtype_ = DType::kFloat32;
+  std::vector<std::byte> gradient_;
+  std::vector<float> values_ = random_values(kCount, 2);
   std::vector<float> first_ = std::vector<float>(kCount), second_ = std::vector<float>(kCount);
   std::vector<std::byte> copy_;
   std::vector<UpdateChunk> host_chunks_;
@@ -89,8 +97,8 @@ class UpdateTest : public CudaTest {
 };
 
 TEST_F(UpdateTest, AdamWGivesTheBitsOfTheReference) {
-  for (const DType dtype : kActivationTypes) {
-    make(dtype, random_values(kCount, 1));
+  const auto expect_steps = [this](DType dtype, DType gradients) {
+    make(dtype, random_values(kCount, 1), gradients);
     const DecisionRule rule{
         .gradient_scale = 0.5f, .clip_norm = 1.0, .beta1 = 0.9f, .beta2 = 0.99f};
     const AdamWRates rates{
@@ -108,33 +116,39 @@ TEST_F(UpdateTest, AdamWGivesTheBitsOfTheReference) {
       reference::update_adamw(host(), rates, &actual);
       expect_equal_bits();
     }
-  }
+  };
+  for (const DType dtype : kActivationTypes) expect_steps(dtype, DType::kFloat32);
+  expect_steps(DType::kBFloat16, DType::kBFloat16);
 }
 
 TEST_F(UpdateTest, SgdGivesTheBitsOfTheReference) {
-  make(DType::kBFloat16, random_values(kCount, 1));
   const DecisionRule rule{.gradient_scale = 1.0f, .clip_norm = 0.0, .beta1 = 0, .beta2 = 0};
   const SgdRates rates{.lr = 0.01f, .momentum = 0.9f, .weight_decay = 0.1f};
-  for (int step = 0; step < 2; ++step) {
-    decide_update(native(), device(), rule, pointer<double>(partials_), device_decision());
-    update_sgd(native(), device(), rates, device_decision());
-    const UpdateDecision actual = decided();
-    reference::update_sgd(host(), rates, &actual);
-    expect_equal_bits();
+  for (const DType gradients : kGradientTypes) {
+    make(DType::kBFloat16, random_values(kCount, 1), gradients);
+    for (int step = 0; step < 2; ++step) {
+      decide_update(native(), device(), rule, pointer<double>(partials_), device_decision());
+      update_sgd(native(), device(), rates, device_decision());
+      const UpdateDecision actual = decided();
+      reference::update_sgd(host(), rates, &actual);
+      expect_equal_bits();
+    }
   }
 }
 
 TEST_F(UpdateTest, InfiniteGradientsSkip) {
   std::vector<float> gradient = random_values(kCount, 1);
   gradient[kSecondOffset + kSecond - 1] = std::numeric_limits<float>::infinity();
-  make(DType::kFloat16, gradient);
   const DecisionRule rule{.gradient_scale = 1.0f, .clip_norm = 0.0, .beta1 = 0, .beta2 = 0};
   const SgdRates rates{.lr = 0.01f, .momentum = 0.9f, .weight_decay = 0.1f};
-  decide_update(native(), device(), rule, pointer<double>(partials_), device_decision());
-  update_sgd(native(), device(), rates, device_decision());
-  EXPECT_EQ(decided().is_skipped, 1u);
-  EXPECT_EQ(decided().steps, 0u);
-  expect_equal_bits();
+  for (const DType dtype : kGradientTypes) {
+    make(DType::kFloat16, gradient, dtype);
+    decide_update(native(), device(), rule, pointer<double>(partials_), device_decision());
+    update_sgd(native(), device(), rates, device_decision());
+    EXPECT_EQ(decided().is_skipped, 1u);
+    EXPECT_EQ(decided().steps, 0u);
+    expect_equal_bits();
+  }
 }
 
 // After three steps of one parameter, references and host trainer differ only by rounding errors.

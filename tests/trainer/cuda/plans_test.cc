@@ -5,24 +5,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "comm/base/error.h"
 #include "trainer/cuda/compute/blas.h"
 #include "trainer/cuda/cuda_model.h"
-#include "trainer/cuda/cuda_optimizer.h"
 #include "trainer/cuda/kernels/column_sums.h"
 #include "trainer/cuda/kernels/embedding.h"
 #include "trainer/cuda/kernels/layer_norm.h"
 #include "trainer/cuda/kernels/layouts.h"
 #include "trainer/cuda/parameters.h"
-#include "trainer/optimizer/optimizer.h"
 
 namespace kolo::trainer::cuda {
 namespace {
@@ -48,97 +43,6 @@ TEST(ParameterPlan, ChunksCoverEveryElementOnceAndDecayAsTheOptimizerSays) {
   }
   EXPECT_EQ(static_cast<std::size_t>(std::count(covered.begin(), covered.end(), 1)),
             parameters.element_count());
-}
-
-/// Saves pieces by name, and restores them.
-class NamedState final : public StateVisitor {
- public:
-  std::map<std::string, std::pair<Shape, std::vector<std::byte>>, std::less<>> pieces;
-  bool restores = false;
-
-  bool is_restoring() const override { return restores; }
-  bool has_other_ranks() const override { return false; }
-  using StateVisitor::shared;
-  void shared(std::string_view, std::vector<double>&) override { FAIL(); }
-  void part_of_sum(std::string_view, double&) override { FAIL(); }
-  void bytes_of_ranks(std::string_view, std::vector<std::vector<std::byte>>&) override { FAIL(); }
-
- protected:
-  void visit(Reach reach, std::string_view name, const Piece& piece) override {
-    EXPECT_EQ(reach, Reach::kShared);
-    if (!restores) {
-      pieces[std::string(name)] = {piece.shape, {piece.bytes.begin(), piece.bytes.end()}};
-      return;
-    }
-    const auto found = pieces.find(name);
-    ASSERT_NE(found, pieces.end()) << name;
-    EXPECT_EQ(found->second.first, piece.shape) << name;
-    ASSERT_EQ(found->second.second.size(), piece.bytes.size()) << name;
-    std::ranges::copy(found->second.second, piece.bytes.begin());
-  }
-  void visit_shard(std::string_view, const Piece&, std::size_t) override { FAIL(); }
-};
-
-/// The state of an optimizer on a device, fetched to the host.
-struct FetchedState {
-  StateNames names;
-  const ParameterSet& parameters;
-  const ParameterPlan plan = plan_parameters(parameters);
-  std::uint64_t steps = 0;
-  std::array<std::vector<float>, 2> moments = {std::vector<float>(plan.count),
-                                               std::vector<float>(plan.count)};
-
-  void visit(StateVisitor& visitor) {
-    if (!names.steps.empty()) visitor.shared(names.steps, steps);
-    for (std::size_t i = 0; i < moments.size(); ++i) {
-      if (names.moments[i].empty()) continue;
-      visit_array(visitor, names.moments[i], parameters, plan, moments[i].data());
-    }
-  }
-};
-
-// An optimizer on the processor takes three steps, its state travels through the device's layout,
-// and a new optimizer on the processor restores it from there.
-TEST(DeviceState, IsThatOfTheProcessor) {
-  for (const OptimizerEntry& entry : {sgd_entry(), adamw_entry()}) {
-    SCOPED_TRACE(entry.name);
-    ParameterSet parameters(1);
-    parameters.add("matrix", {3, 150}, {});
-    parameters.add("vector", {7}, {});
-    parameters.own_gradients();
-    const std::unique_ptr<Optimizer> optimizer = entry.make(parameters, {});
-    for (int step = 0; step < 3; ++step) {
-      optimizer->begin_step();
-      for (std::size_t i = 0; i < parameters.size(); ++i) {
-        const std::span<float> gradient = parameters[i].gradient();
-        for (std::size_t j = 0; j < gradient.size(); ++j) {
-          gradient[j] =
-              static_cast<float>(1000 * step + 500 * static_cast<int>(i)) + static_cast<float>(j);
-        }
-        optimizer->update(i, 0.1F, 1.0F);
-      }
-    }
-    NamedState host;
-    optimizer->visit_state(host);
-
-    host.restores = true;
-    FetchedState fetched{state_names(entry.name), parameters};
-    fetched.visit(host);
-    EXPECT_EQ(fetched.steps, entry.name == "adamw" ? 3u : 0u);
-    const std::size_t second = fetched.plan.offsets[1];
-    EXPECT_NE(fetched.moments[0][second], fetched.moments[0][0]);
-    EXPECT_EQ(fetched.moments[0][450], 0.0F) << "a gap between parameters";
-    NamedState device;
-    fetched.visit(device);
-    EXPECT_EQ(device.pieces, host.pieces);
-
-    device.restores = true;
-    const std::unique_ptr<Optimizer> resumed = entry.make(parameters, {});
-    resumed->visit_state(device);
-    NamedState again;
-    resumed->visit_state(again);
-    EXPECT_EQ(again.pieces, host.pieces);
-  }
 }
 
 TEST(BatchPlan, PartsAreApartAndAligned) {

@@ -29,14 +29,17 @@ Activated activate_all(Activation activation, const std::vector<float>& x) {
   return result;
 }
 
+std::vector<float> gradient_of(const UpdateArrays& a, const UpdateChunk& chunk) {
+  return load(a.gradient_dtype, chunk.gradient, chunk.count);
+}
+
 // Calls element(chunk, gradient, index in the arrays) for every element and writes its copy.
 template <typename Element>
 void for_each_element(const UpdateArrays& a, const Element& element) {
   for (std::size_t c = 0; c < a.chunk_count; ++c) {
     const UpdateChunk& chunk = a.chunks[c];
-    for (std::size_t i = 0; i < chunk.count; ++i) {
-      element(chunk, chunk.gradient[i], chunk.offset + i);
-    }
+    const std::vector<float> gradient = gradient_of(a, chunk);
+    for (std::size_t i = 0; i < chunk.count; ++i) element(chunk, gradient[i], chunk.offset + i);
     if (a.copy == nullptr) continue;
     store(a.copy_dtype, {a.values + chunk.offset, chunk.count},
           static_cast<std::byte*>(a.copy) + chunk.offset * size_of(a.copy_dtype));
@@ -199,10 +202,7 @@ void scale_pixels(const PixelCast& p) {
 void decide_update(const UpdateArrays& a, const DecisionRule& rule, UpdateDecision* decision) {
   double sum = 0.0;
   for (std::size_t c = 0; c < a.chunk_count; ++c) {
-    for (std::size_t i = 0; i < a.chunks[c].count; ++i) {
-      const auto g = static_cast<double>(a.chunks[c].gradient[i]);
-      sum += g * g;
-    }
+    for (const float g : gradient_of(a, a.chunks[c])) sum += double{g} * double{g};
   }
   *decision = decide(*decision, rule, sum);
 }

@@ -50,8 +50,4 @@ class Context {
   DeviceMemory scratch_;
 };
 
-inline float* floats_of(const DeviceMemory& memory) {
-  return reinterpret_cast<float*>(memory.data());
-}
-
 }  // namespace kolo::trainer::cuda

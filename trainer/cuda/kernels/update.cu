@@ -29,8 +29,16 @@ struct SgdElement {
   }
 };
 
+// Calls `body(G{})`, where G is the element type of gradients.
+template <typename Body>
+void visit_gradient(const UpdateArrays& a, Body&& body) {
+  if (a.gradient_dtype == DType::kBFloat16) return std::forward<Body>(body)(__nv_bfloat16{});
+  check(a.gradient_dtype == DType::kFloat32, "a gradient is float32 or bfloat16");
+  std::forward<Body>(body)(float{});
+}
+
 // Updates N elements of the chunk, from index `i` on.
-template <int N, typename T, typename Element>
+template <int N, typename G, typename T, typename Element>
 __device__ void update_pack(const UpdateArrays& a, const UpdateChunk& chunk, T* copy,
                             const Element& element, const UpdateDecision& decision, std::size_t i) {
   const std::size_t at = chunk.offset + i;
@@ -38,7 +46,7 @@ __device__ void update_pack(const UpdateArrays& a, const UpdateChunk& chunk, T* 
   float first[N];
   float second[N] = {};
   float value[N];
-  load(chunk.gradient + i, gradient);
+  load(static_cast<const G*>(chunk.gradient) + i, gradient);
   load(a.first + at, first);
   if constexpr (Element::kHasSecond) load(a.second + at, second);
   load(a.values + at, value);
@@ -52,7 +60,7 @@ __device__ void update_pack(const UpdateArrays& a, const UpdateChunk& chunk, T* 
   if (copy != nullptr) store(value, copy + at);
 }
 
-template <typename T, typename Element>
+template <typename G, typename T, typename Element>
 __global__ void update_kernel(UpdateArrays a, T* copy, Element element,
                               const UpdateDecision* decision_at) {
   const UpdateDecision decision = *decision_at;
@@ -60,23 +68,27 @@ __global__ void update_kernel(UpdateArrays a, T* copy, Element element,
   const UpdateChunk chunk = a.chunks[blockIdx.x];
   const std::size_t whole = chunk.count / kPack * kPack;
   for (std::size_t i = threadIdx.x * kPack; i < whole; i += kThreads * kPack) {
-    update_pack<kPack>(a, chunk, copy, element, decision, i);
+    update_pack<kPack, G>(a, chunk, copy, element, decision, i);
   }
   if (whole + threadIdx.x < chunk.count) {
-    update_pack<1>(a, chunk, copy, element, decision, whole + threadIdx.x);
+    update_pack<1, G>(a, chunk, copy, element, decision, whole + threadIdx.x);
   }
 }
 
 template <typename Element>
 void launch_update(NativeStream stream, const UpdateArrays& a, const Element& element,
                    const UpdateDecision* decision) {
-  visit_element(a.copy_dtype, [&](auto zero) {
-    using T = decltype(zero);
-    update_kernel<<<static_cast<unsigned>(a.chunk_count), kThreads, 0, native(stream)>>>(
-        a, as<T>(a.copy), element, decision);
+  visit_gradient(a, [&](auto gradient) {
+    using G = decltype(gradient);
+    visit_element(a.copy_dtype, [&](auto zero) {
+      using T = decltype(zero);
+      update_kernel<G><<<static_cast<unsigned>(a.chunk_count), kThreads, 0, native(stream)>>>(
+          a, as<T>(a.copy), element, decision);
+    });
   });
 }
 
+template <typename G>
 __global__ void sum_squares_kernel(const UpdateChunk* chunks, double* partials) {
   __shared__ double scratch[kThreads / kWarpSize];
   const UpdateChunk chunk = chunks[blockIdx.x];
@@ -84,12 +96,12 @@ __global__ void sum_squares_kernel(const UpdateChunk* chunks, double* partials) 
   float sum = 0.0f;
   for (std::size_t i = threadIdx.x * kPack; i < whole; i += kThreads * kPack) {
     float g[kPack];
-    load(chunk.gradient + i, g);
+    load(static_cast<const G*>(chunk.gradient) + i, g);
 #pragma unroll
     for (int k = 0; k < kPack; ++k) sum = fmaf(g[k], g[k], sum);
   }
   if (whole + threadIdx.x < chunk.count) {
-    const float g = chunk.gradient[whole + threadIdx.x];
+    const float g = widen(static_cast<const G*>(chunk.gradient)[whole + threadIdx.x]);
     sum = fmaf(g, g, sum);
   }
   const double total = block_sum<kThreads>(static_cast<double>(sum), scratch);
@@ -122,8 +134,11 @@ void update_sgd(NativeStream stream, const UpdateArrays& a, const SgdRates& rate
 
 void decide_update(NativeStream stream, const UpdateArrays& a, const DecisionRule& rule,
                    double* partials, UpdateDecision* decision) {
-  sum_squares_kernel<<<static_cast<unsigned>(a.chunk_count), kThreads, 0, native(stream)>>>(
-      a.chunks, partials);
+  visit_gradient(a, [&](auto gradient) {
+    using G = decltype(gradient);
+    sum_squares_kernel<G>
+        <<<static_cast<unsigned>(a.chunk_count), kThreads, 0, native(stream)>>>(a.chunks, partials);
+  });
   check_launch("sum_squares");
   decide_kernel<<<1, kThreads, 0, native(stream)>>>(partials, a.chunk_count, rule, decision);
   check_launch("decide");

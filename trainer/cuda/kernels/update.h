@@ -85,8 +85,8 @@ KOLO_HOST_DEVICE inline void sgd_element(const SgdRates& rates, const UpdateDeci
 
 /// A piece of one parameter that one block updates. It is plain data in device memory.
 struct UpdateChunk {
-  const float* gradient = nullptr;  ///< Address of the gradient of the piece's first element.
-  std::uint64_t offset = 0;         ///< Index of the first element in the arrays of all parameters.
+  const void* gradient = nullptr;  ///< Address of the gradient of the piece's first element.
+  std::uint64_t offset = 0;        ///< Index of the first element in the arrays of all parameters.
   std::uint32_t count = 0;
   std::uint32_t decays = 0;  ///< 1 if weight decay applies, otherwise 0.
 };
@@ -105,6 +105,7 @@ struct UpdateArrays {
   float* second;  ///< Second moment of AdamW; null for SGD.
   DType copy_dtype;
   void* copy;  ///< Values rounded to copy_dtype; null if there is no copy.
+  DType gradient_dtype = DType::kFloat32;  ///< kFloat32 or kBFloat16, which is widened.
 };
 
 /// Computes the sum of squares of all gradients in a fixed order, in float32 for the 32 elements of
@@ -115,7 +116,7 @@ void decide_update(NativeStream stream, const UpdateArrays& arrays, const Decisi
                    double* partials, UpdateDecision* decision);
 
 /// These update all parameters in one launch, unless the decision is to skip. AdamW with a 16-bit
-/// copy reads and writes 30 bytes per parameter.
+/// copy reads and writes 30 bytes per parameter; 28 with bfloat16 gradients.
 ///
 /// Bits: equal to the reference, except for 16-bit NaNs.
 void update_adamw(NativeStream stream, const UpdateArrays& arrays, const AdamWRates& rates,

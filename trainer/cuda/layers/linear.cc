@@ -28,8 +28,13 @@ Linear::Linear(Context& context, DeviceParameters& parameters, DeviceParameter& 
   const bool has_bias = bias != nullptr;
   forward_ = plan(forward_shape(has_bias ? forward_epilogue(options.activation) : Epilogue::kNone),
                   forward_shape(Epilogue::kNone));
-  for_parameters_ = plan(parameter_shape(has_bias ? Epilogue::kBiasGradient : Epilogue::kNone),
-                         parameter_shape(Epilogue::kNone));
+  for_parameters_ =
+      plan(parameter_shape(has_bias ? Epilogue::kBiasGradient : Epilogue::kNone, DType::kFloat32),
+           parameter_shape(Epilogue::kNone, DType::kFloat32));
+  if (has_bias && context.dtype() == DType::kBFloat16) {
+    for_rounded_ = context.blas.find(parameter_shape(Epilogue::kBiasGradient, DType::kBFloat16));
+    weight.is_one_product = bias->is_one_product = for_rounded_ != nullptr;
+  }
   // No epilogue computes the derivative of ReLU; a separate kernel does, from the result of ReLU.
   const bool is_relu = options.input_activation == Activation::kRelu;
   const bool is_gelu = options.input_activation == Activation::kGelu;
@@ -62,14 +67,14 @@ MatmulShape Linear::forward_shape(Epilogue epilogue) const {
           .d_stride = options_.output_stride};
 }
 
-MatmulShape Linear::parameter_shape(Epilogue epilogue) const {
+MatmulShape Linear::parameter_shape(Epilogue epilogue, DType result) const {
   return {.rows = options_.outputs,
           .columns = options_.inputs,
           .depth = options_.rows,
           .a = Layout::kTransposed,
           .b = Layout::kPlain,
           .operand = context_.dtype(),
-          .result = DType::kFloat32,
+          .result = result,
           .batch = 1,
           .epilogue = epilogue,
           .a_stride = options_.output_stride};
@@ -115,6 +120,13 @@ void Linear::forward(const Forward& step) {
 }
 
 void Linear::backward_parameters(const void* x, const void* dy) {
+  if (parameters_.is_rounded_by_product(weight_)) {
+    context_.blas.run(*for_rounded_,
+                      {.a = dy, .b = x, .d = weight_.rounded, .bias_gradient = bias_->rounded});
+    parameters_.ready(weight_);
+    parameters_.ready(*bias_);
+    return;
+  }
   const bool adds = parameters_.mode() == Into::kAdd;
   float* const bias_gradient = bias_ != nullptr ? bias_->gradient : nullptr;
   // The epilogue overwrites, so a gradient that is added is computed elsewhere first.

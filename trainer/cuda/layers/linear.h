@@ -59,7 +59,7 @@ class Linear {
 
  private:
   MatmulShape forward_shape(Epilogue epilogue) const;
-  MatmulShape parameter_shape(Epilogue epilogue) const;
+  MatmulShape parameter_shape(Epilogue epilogue, DType result) const;
   MatmulShape input_shape(Epilogue epilogue) const;
 
   // The plan of a product, and whether its epilogue replaces a separate kernel.
@@ -76,6 +76,8 @@ class Linear {
   Options options_;
   DType result_;
   Product forward_, for_parameters_, for_input_;
+  // Computes bfloat16 gradients of weight and bias; null if the library does not, or if `bias_` is.
+  const Blas::Plan* for_rounded_ = nullptr;
 };
 
 }  // namespace kolo::trainer::cuda
