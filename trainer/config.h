@@ -187,11 +187,11 @@ inline std::vector<ConfigOption> learning_options(Config& c) {
       {"--augment", &c.augment, TextForm{"NAME,NAME", parsed_augmentation},
        "Random changes of training images, new in each epoch, with commas between them: mirror "
        "(left and right, one image in two), crop (moved by up to 4 pixels each way, over zeros)"},
-      {"--shard", &c.shard, Choices{"none", "optimizer", "gradients"}, kOfRanks | kNotOnGpus,
+      {"--shard", &c.shard, Choices{"none", "optimizer", "gradients"}, kOfRanks,
        "Memory that ranks share out: none; optimizer: each rank keeps the optimizer's state of its "
        "part of the weights, and updates that part (ZeRO-1); gradients: and keeps the gradients of "
-       "that part only (ZeRO-2). Without --compression; --wire bfloat16 sends gradients in 16 "
-       "bits, and weights in 32"},
+       "that part only (ZeRO-2; not on a GPU). Without --compression; --wire bfloat16, or on a GPU "
+       "--gradients bfloat16, sends gradients in 16 bits, and weights in 32"},
       {"--label-smoothing", &c.label_smoothing, kShareBelowOne, kNotOnGpus,
        "Share of each target that is spread over all classes"},
       {"--weight-decay", &o.weight_decay, kNotNegative,

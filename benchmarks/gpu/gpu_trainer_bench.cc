@@ -43,6 +43,7 @@ std::vector<KernelTime> measure_updates(GpuBench& bench) {
     chunks.push_back(
         {.gradient = pointer<float>(gradient) + begin,
          .offset = begin,
+         .state = begin,
          .count = static_cast<std::uint32_t>(std::min(cuda::kUpdateChunk, count - begin)),
          .decays = 1});
   }
@@ -59,9 +60,10 @@ std::vector<KernelTime> measure_updates(GpuBench& bench) {
                                   .copy_dtype = DType::kBFloat16,
                                   .copy = copy.data()};
   const auto decide = [&] {
-    cuda::decide_update(stream_of(bench), arrays,
+    cuda::sum_squares(stream_of(bench), arrays, pointer<double>(partials));
+    cuda::decide_update(stream_of(bench), pointer<double>(partials), chunks.size(),
                         {.gradient_scale = 1.0f, .clip_norm = 1.0, .beta1 = 0.9f, .beta2 = 0.99f},
-                        pointer<double>(partials), pointer<cuda::UpdateDecision>(decision));
+                        pointer<cuda::UpdateDecision>(decision));
   };
   const auto adamw = [&] {
     cuda::update_adamw(

@@ -277,6 +277,22 @@ TEST(ConfigOptionTest, EachHasAFieldOfItsOwnWhichRanksAndRunsCompareAsItsRowSays
   }
 }
 
+TEST(ConfigOptionTest, ValuesThatNeedAProcessorAreNamed) {
+  Config config = gpt_config();
+  config.shard = "optimizer";
+  config.uneven = "pad";
+  require_offered_on_gpus(config);
+  const auto refusal = [](const Config& of) {
+    return error_of([&] { require_offered_on_gpus(of); }, ErrorCode::kConfig);
+  };
+  Config other = config;
+  other.shard = "gradients";
+  EXPECT_EQ(refusal(other), "--shard gradients: needs --device cpu");
+  other = config;
+  other.uneven = "join";
+  EXPECT_EQ(refusal(other), "--uneven join: needs --device cpu");
+}
+
 /// Returns the numbers just outside the range, and values that are not numbers.
 template <typename T>
 std::vector<double> outside(const ConfigRange& range) {

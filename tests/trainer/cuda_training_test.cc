@@ -106,6 +106,19 @@ TEST_P(CudaTrainingTest, GraphsChangeNoBit) {
   EXPECT_EQ(run_on("cuda", config_).weights_hash, launched.weights_hash);
 }
 
+// One rank owns all shards, whose arrays have another order.
+TEST_P(CudaTrainingTest, ShardsChangeNoBitUnlessGradientsAreClipped) {
+  config_.clip_norm = 0.0;
+  for (const char* gradients : {"float32", "bfloat16"}) {
+    config_.precision = gradients;
+    config_.gradients = gradients;
+    config_.shard = "none";
+    const Summary whole = run_on("cuda", config_);
+    config_.shard = "optimizer";
+    EXPECT_EQ(run_on("cuda", config_).weights_hash, whole.weights_hash);
+  }
+}
+
 // The processor goes on from the device's checkpoint, and the device from the processor's. Bound:
 // that of FollowsTheProcessorInFloat32.
 TEST_P(CudaTrainingTest, GoesOnFromACheckpointOfEitherDevice) {

@@ -210,7 +210,8 @@ CudaModel::CudaModel(Base base)
       device_index_(as_cuda(*stream_).device()),
       context_(device_, *stream_, options_.dtype),
       host_parameters_(std::move(base.parameters)),
-      parameters_(*host_parameters_, device_, *stream_, options_.dtype),
+      parameters_(*host_parameters_, device_, *stream_, options_.dtype,
+                  options_.plan(*host_parameters_)),
       batch_(device_, *stream_, base.batch),
       loss_(device_, *stream_, context_, batch_,
             {.rows = rows_, .classes = classes_, .stride = base.logits_stride}) {
@@ -236,11 +237,8 @@ void CudaModel::bind_gradient(std::size_t index, void* memory, DType dtype) {
 }
 
 void CudaModel::own_gradients(DType dtype) {
-  const ParameterPlan& plan = parameters_.plan();
-  own_gradients_ = device_.allocate(plan.count * size_of(dtype), MemoryKind::kDevice);
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    bind_gradient(i, own_gradients_.data() + plan.offsets[i] * size_of(dtype), dtype);
-  }
+  parameters_.own_gradients(dtype);
+  for (Recording& recording : recordings_) recording.graph.clear();
 }
 
 void CudaModel::launch(GradientPass pass, const std::function<void()>& enqueue) {

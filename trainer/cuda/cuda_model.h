@@ -39,6 +39,7 @@ struct CudaModelOptions {
   /// moments and sums within products are always float32.
   DType dtype = DType::kBFloat16;
   LaunchMode launch = LaunchMode::kEager;
+  MakeParameterPlan plan = plan_parameters;
   /// For kGraph: the number of bytes of gradients after which a graph ends. Hooks of these
   /// gradients run after the launch of the graph. Smaller values overlap more computation with
   /// communication; larger values need fewer launches.
@@ -241,7 +242,7 @@ class CudaModel {
 
   /// As DeviceParameters::bind_gradient.
   void bind_gradient(std::size_t index, void* memory, DType dtype = DType::kFloat32);
-  /// Binds every gradient to memory that the model owns, for a job without a runtime.
+  /// As DeviceParameters::own_gradients, for a job without a runtime.
   void own_gradients(DType dtype = DType::kFloat32);
 
   /// Sets the number of backward passes per step; their gradients add up. Call between steps.
@@ -317,7 +318,6 @@ class CudaModel {
   DeviceParameters parameters_;
   BatchStaging batch_;
   Loss loss_;
-  DeviceMemory own_gradients_;
   ReadyHook hook_;
   PassCounter passes_;
   std::vector<Recording> recordings_;  // by kind of pass

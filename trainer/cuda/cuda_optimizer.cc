@@ -102,7 +102,7 @@ struct CudaOptimizer::State {
         decision(device.allocate(sizeof(UpdateDecision), MemoryKind::kDevice)),
         pinned_decision(device.allocate(sizeof(UpdateDecision), MemoryKind::kPinned)),
         reported(device.make_event()) {
-    const std::size_t bytes = parameters.plan().count * sizeof(float);
+    const std::size_t bytes = parameters.plan().state_count * sizeof(float);
     first = device.allocate(bytes, MemoryKind::kDevice);
     if (!kind.names.moments[1].empty()) second = device.allocate(bytes, MemoryKind::kDevice);
     for (const DeviceMemory* memory : {&first, &second, &decision}) clear(stream, *memory);
@@ -112,10 +112,11 @@ struct CudaOptimizer::State {
   void upload_chunks() {
     const std::vector<UpdateChunk> host_chunks = make_chunks(parameters);
     chunk_count = host_chunks.size();
+    if (chunk_count == 0) return;  // other ranks update all elements
     const std::size_t bytes = chunk_count * sizeof(UpdateChunk);
     const DeviceMemory pinned = device.allocate(bytes, MemoryKind::kPinned);
     chunks = device.allocate(bytes, MemoryKind::kDevice);
-    partials = device.allocate(chunk_count * sizeof(double), MemoryKind::kDevice);
+    sums = device.allocate(chunk_count * sizeof(double), MemoryKind::kDevice);
     std::memcpy(pinned.data(), host_chunks.data(), bytes);
     stream.copy(bytes_of(chunks, bytes), bytes_of(pinned, bytes));
     stream.record(*reported);
@@ -129,7 +130,7 @@ struct CudaOptimizer::State {
             .first = floats_of(first),
             .second = floats_of(second),
             .copy_dtype = parameters.dtype(),
-            .copy = parameters.copies(),
+            .copy = parameters.plan().is_sharded ? nullptr : parameters.copies(),
             .gradient_dtype = parameters[0].gradient_dtype()};
   }
 
@@ -153,8 +154,11 @@ struct CudaOptimizer::State {
   const Kind& kind;
   DeviceMemory first, second;
   DeviceMemory decision, pinned_decision;
-  DeviceMemory chunks, partials;
+  DeviceMemory chunks, sums;
   std::size_t chunk_count = 0;
+  DeviceMemory squares;  // of all ranks, if `gather` is set
+  std::size_t rank = 0;
+  std::function<void(const BufferView& squares)> gather;
   std::unique_ptr<Event> reported;
 };
 
@@ -167,18 +171,38 @@ CudaOptimizer::CudaOptimizer(DeviceParameters& parameters, std::string_view name
 
 CudaOptimizer::~CudaOptimizer() = default;
 
+void CudaOptimizer::gather_squares_by(std::size_t rank, std::size_t ranks,
+                                      std::function<void(const BufferView& squares)> gather) {
+  state_->squares = state_->device.allocate(ranks * sizeof(double), MemoryKind::kDevice);
+  state_->rank = rank;
+  state_->gather = std::move(gather);
+}
+
+std::size_t CudaOptimizer::bytes() const { return state_->first.bytes() + state_->second.bytes(); }
+
 void CudaOptimizer::step(const UpdateOptions& update) {
   State& s = *state_;
   const CudaDeviceGuard guard(s.parameters.device_index());
   const NativeStream stream{s.stream.native()};
   const OptimizerOptions& o = s.options;
   const UpdateArrays arrays = s.arrays();
-  decide_update(stream, arrays,
+  auto* sums = reinterpret_cast<double*>(s.sums.data());
+  std::size_t count = s.chunk_count;
+  sum_squares(stream, arrays, sums);
+  if (s.gather) {
+    auto* const squares = reinterpret_cast<double*>(s.squares.data());
+    const std::size_t ranks = s.squares.bytes() / sizeof(double);
+    add_up(stream, sums, count, squares + s.rank);
+    s.gather({squares, ranks, DType::kFloat64, MemoryKind::kDevice});
+    sums = squares;
+    count = ranks;
+  }
+  decide_update(stream, sums, count,
                 {.gradient_scale = update.gradient_scale,
                  .clip_norm = update.clip_norm,
                  .beta1 = o.beta1,
                  .beta2 = o.beta2},
-                reinterpret_cast<double*>(s.partials.data()), s.device_decision());
+                s.device_decision());
   s.kind.update(stream, arrays, update.lr, o, s.device_decision());
   s.stream.copy(bytes_of(s.pinned_decision, sizeof(UpdateDecision)),
                 bytes_of(s.decision, sizeof(UpdateDecision)));
@@ -207,9 +231,10 @@ void CudaOptimizer::visit_state(StateVisitor& visitor) {
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     if (s.kind.names.moments[i].empty()) continue;
     float* const array = floats_of(*arrays[i]);
-    float* const values = s.parameters.fetch(array);
+    const std::size_t count = s.parameters.plan().state_count;
+    float* const values = s.parameters.fetch(array, count);
     visit_array(visitor, s.kind.names.moments[i], s.parameters.host(), s.parameters.plan(), values);
-    if (visitor.is_restoring()) s.parameters.send(array);
+    if (visitor.is_restoring()) s.parameters.send(array, count);
   }
 }
 

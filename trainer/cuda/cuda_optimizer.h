@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -43,6 +45,15 @@ class CudaOptimizer : public Stateful {
   ~CudaOptimizer() override;
   CudaOptimizer(const CudaOptimizer&) = delete;
   CudaOptimizer& operator=(const CudaOptimizer&) = delete;
+
+  /// For ranks that each update a part of the elements: `step` calls `gather` with an array of a
+  /// float64 sum per rank in device memory, which has this rank's. After the call, the stream waits
+  /// for work that fills in the sums of the other ranks.
+  void gather_squares_by(std::size_t rank, std::size_t ranks,
+                         std::function<void(const BufferView& squares)> gather);
+
+  /// Bytes of the moments.
+  std::size_t bytes() const;
 
   /// Enqueues the norm, the decision, the update and the copy of the report on the stream of the
   /// parameters.

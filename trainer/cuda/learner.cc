@@ -17,13 +17,11 @@
 #include "trainer/checkpoint/stored_weights.h"
 #include "trainer/config.h"
 #include "trainer/cuda/cuda_model.h"
-#include "trainer/cuda/cuda_optimizer.h"
+#include "trainer/cuda/updater.h"
 #include "trainer/errors.h"
-#include "trainer/loop/compression_rules.h"
 #include "trainer/loop/parameter_exchange.h"
 #include "trainer/models/gpt.h"
 #include "trainer/models/image_models.h"
-#include "trainer/optimizer/update_gate.h"
 #include "trainer/parameter_set.h"
 #include "trainer/precision/precision.h"
 #include "trainer/tasks/task.h"
@@ -84,23 +82,12 @@ kolo::Device& device_of(const Runtime& runtime) {
   return *runtime.device();
 }
 
-CudaModelOptions model_options(const Config& config) {
+CudaModelOptions model_options(const Config& config, const Runtime& runtime) {
   CudaModelOptions options;
   options.dtype = parse_precision(config.precision);
   options.launch = config.cuda_graph ? LaunchMode::kGraph : LaunchMode::kEager;
+  options.plan = parameter_plan(config, runtime);
   return options;
-}
-
-/// Registers the gradients of `model` in the runtime's device memory, and binds them.
-GradientSet place_gradients(const Config& config, Runtime& runtime, CudaModel& model) {
-  const DType dtype = gradient_dtype(config, runtime.options());
-  GradientSet gradients = register_gradients(runtime, model.parameters(),
-                                             {.memory = MemoryKind::kDevice, .dtype = dtype},
-                                             {.compression = runtime.options().compression});
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    model.bind_gradient(i, gradients.view(i).data, dtype);
-  }
-  return gradients;
 }
 
 /// Measures the time between two points of a stream with the device's clock.
@@ -162,45 +149,45 @@ class CudaLearner final : public Learner, private Stateful {
  public:
   CudaLearner(const Config& config, Runtime& runtime, const Task& task)
       : model_(make_model(config.model, device_of(runtime), model_setting(config, task),
-                          model_options(config))),
-        gradients_(place_gradients(config, runtime, *model_)),
-        optimizer_(model_->device_parameters(), config.optimizer, config.optimizer_options),
-        gate_(update_options(config)),
-        standstill_(device_of(runtime), model_->stream()) {
+                          model_options(config, runtime))),
+        updater_(make_updater(config, runtime, model_->device_parameters())),
+        averages_(device_of(runtime), model_->stream()),
+        values_(device_of(runtime), model_->stream()) {
+    values_.start();
+    values_.stop();
     broadcast_values(runtime, model_->parameters());
     model_->upload_parameters();
     model_->accumulate(config.accumulation);
-    model_->on_gradient_ready(
-        [this](std::size_t index) { gradients_.ready(index, model_->stream()); });
+    model_->on_gradient_ready([this](std::size_t index) { updater_->ready(index); });
   }
 
   std::size_t parameter_count() const override { return model_->parameters().element_count(); }
-  PlanSummary plan() const override { return gradients_.plan(); }
+  PlanSummary plan() const override { return updater_->plan(); }
   std::vector<CompressionStats> compression_stats() const override {
-    return gradients_.compression_stats();
+    return updater_->compression_stats();
   }
-  float loss_scale() const override { return gate_.loss_scale(); }
+  float loss_scale() const override { return updater_->loss_scale(); }
 
   Stateful& state() override { return *this; }
 
   void forward_backward(const Batch& batch, float row_weight) override {
     model_->forward_backward(batch.inputs[0], batch.targets[0],
-                             {.row_weight = row_weight, .loss_scale = gate_.loss_scale()});
+                             {.row_weight = row_weight, .loss_scale = updater_->loss_scale()});
   }
   void await_averages() override {
-    standstill_.start();
-    gradients_.wait(model_->stream());
-    standstill_.stop();
+    averages_.start();
+    updater_->await_averages();
+    averages_.stop();
   }
-  UpdateVerdict clip() override { return {}; }  // the device decides during the update
-  StepReport update(float lr, const UpdateVerdict&) override {
-    optimizer_.step(
-        {.lr = lr, .gradient_scale = 1.0f / gate_.loss_scale(), .clip_norm = gate_.clip_norm()});
-    const UpdateReport report = optimizer_.report();
-    if (gate_.record(report.is_skipped)) throw_diverged("gradients are", parameters());
-    return {.gradient_norm = report.gradient_norm,
-            .exposed = standstill_.elapsed(),
-            .is_skipped = report.is_skipped};
+  UpdateVerdict clip() override { return updater_->clip(); }
+  StepReport update(float lr, const UpdateVerdict& verdict) override {
+    StepReport report = updater_->update(lr, verdict);
+    // The device may not have passed this step's wait for values, but that of the step before.
+    report.exposed = averages_.elapsed() + values_.elapsed();
+    values_.start();
+    updater_->await_values();
+    values_.stop();
+    return report;
   }
   void evaluate(const Batch& batch) override {
     model_->evaluate(batch.inputs[0], batch.targets[0]);
@@ -226,17 +213,14 @@ class CudaLearner final : public Learner, private Stateful {
     visitor.part_of_sum("loss", sums_.loss);
     visitor.part_of_sum("score", sums_.score);
     visitor.part_of_sum("rows", sums_.rows);
-    optimizer_.visit_state(visitor);
-    gate_.visit_state(visitor);
-    visit_compression(visitor, gradients_);
+    updater_->visit_state(visitor);
   }
 
   std::unique_ptr<CudaModel> model_;
-  GradientSet gradients_;
-  CudaOptimizer optimizer_;
-  UpdateGate gate_;
-  LossSums sums_;               // of batches before the last visit of the state
-  StreamStopwatch standstill_;  // measures how long the model's stream waits for averages
+  std::unique_ptr<DeviceUpdater> updater_;
+  LossSums sums_;  // of batches before the last visit of the state
+  // These measure how long the model's stream waits for averages, and for values of other ranks.
+  StreamStopwatch averages_, values_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "comm/base/check.h"
 #include "comm/device/cuda_device.h"
@@ -28,8 +29,11 @@ ParameterPlan plan_parameters(const ParameterSet& parameters) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     plan.offsets.push_back(plan.count);
     plan.sizes.push_back(parameters[i].size());
+    plan.owned.push_back({.begin = 0, .count = parameters[i].size()});
     plan.count += round_up(parameters[i].size(), kParameterAlignment);
   }
+  plan.states = plan.offsets;
+  plan.state_count = plan.count;
   return plan;
 }
 
@@ -37,20 +41,28 @@ void visit_array(StateVisitor& visitor, std::string_view name, const ParameterSe
                  const ParameterPlan& plan, float* values) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& parameter = parameters[i];
-    visitor.shared(std::string(name) + "/" + parameter.name(), parameter.shape(),
-                   {values + plan.offsets[i], plan.sizes[i]});
+    const std::string piece = std::string(name) + "/" + parameter.name();
+    const ElementRange& owned = plan.owned[i];
+    const std::span<float> elements(values + plan.states[i], owned.count);
+    if (plan.is_sharded) {
+      visitor.shard(piece, parameter.shape(), owned.begin, elements);
+    } else {
+      visitor.shared(piece, parameter.shape(), elements);
+    }
   }
 }
 
 std::vector<PlannedChunk> plan_chunks(const ParameterPlan& plan, const ParameterSet& parameters) {
   std::vector<PlannedChunk> chunks;
   for (std::size_t i = 0; i < plan.sizes.size(); ++i) {
-    for (std::size_t begin = 0; begin < plan.sizes[i]; begin += kUpdateChunk) {
-      const std::size_t count = std::min(kUpdateChunk, plan.sizes[i] - begin);
+    const ElementRange& owned = plan.owned[i];
+    for (std::size_t at = 0; at < owned.count; at += kUpdateChunk) {
+      const std::size_t count = std::min(kUpdateChunk, owned.count - at);
       chunks.push_back({.parameter = i,
-                        .begin = begin,
+                        .begin = owned.begin + at,
                         .chunk = {.gradient = nullptr,
-                                  .offset = plan.offsets[i] + begin,
+                                  .offset = plan.offsets[i] + owned.begin + at,
+                                  .state = plan.states[i] + at,
                                   .count = static_cast<std::uint32_t>(count),
                                   .decays = decays(parameters[i]) ? 1u : 0u}});
     }
@@ -59,13 +71,13 @@ std::vector<PlannedChunk> plan_chunks(const ParameterPlan& plan, const Parameter
 }
 
 DeviceParameters::DeviceParameters(ParameterSet& host, kolo::Device& device, Stream& stream,
-                                   DType dtype)
+                                   DType dtype, ParameterPlan plan)
     : host_(host),
       device_(device),
       stream_(stream),
       device_index_(index_of(device)),
       dtype_(dtype),
-      plan_(plan_parameters(host)),
+      plan_(std::move(plan)),
       values_(device.allocate(plan_.count * sizeof(float), MemoryKind::kDevice)),
       staging_(device.allocate(plan_.count * sizeof(float), MemoryKind::kPinned)),
       done_(device.make_event()),
@@ -98,28 +110,28 @@ void DeviceParameters::upload() {
     const std::span<const float> value = host_[i].value();
     std::copy(value.begin(), value.end(), staged + plan_.offsets[i]);
   }
-  send(values());
+  send(values(), plan_.count);
   refresh_copies();
   wait_for_stream();
 }
 
 void DeviceParameters::download() {
-  const float* const staged = fetch(values());
+  const float* const staged = fetch(values(), plan_.count);
   for (std::size_t i = 0; i < size(); ++i) {
     std::copy_n(staged + plan_.offsets[i], plan_.sizes[i], host_[i].value().begin());
   }
 }
 
-float* DeviceParameters::fetch(float* array) {
-  stream_.copy({staging_.data(), plan_.count, DType::kFloat32, MemoryKind::kPinned},
-               {array, plan_.count, DType::kFloat32, MemoryKind::kDevice});
+float* DeviceParameters::fetch(float* array, std::size_t count) {
+  stream_.copy({staging_.data(), count, DType::kFloat32, MemoryKind::kPinned},
+               {array, count, DType::kFloat32, MemoryKind::kDevice});
   wait_for_stream();
   return reinterpret_cast<float*>(staging_.data());
 }
 
-void DeviceParameters::send(float* array) {
-  stream_.copy({array, plan_.count, DType::kFloat32, MemoryKind::kDevice},
-               {staging_.data(), plan_.count, DType::kFloat32, MemoryKind::kPinned});
+void DeviceParameters::send(float* array, std::size_t count) {
+  stream_.copy({array, count, DType::kFloat32, MemoryKind::kDevice},
+               {staging_.data(), count, DType::kFloat32, MemoryKind::kPinned});
   wait_for_stream();
 }
 
@@ -136,6 +148,14 @@ void DeviceParameters::bind_gradient(std::size_t index, void* memory, DType dtyp
   sums_[index] = {};
   parameters_[index].gradient = is_rounded ? nullptr : static_cast<float*>(memory);
   parameters_[index].rounded = is_rounded ? memory : nullptr;
+}
+
+std::byte* DeviceParameters::own_gradients(DType dtype) {
+  own_gradients_ = device_.allocate(plan_.count * size_of(dtype), MemoryKind::kDevice);
+  for (std::size_t i = 0; i < size(); ++i) {
+    bind_gradient(i, own_gradients_.data() + plan_.offsets[i] * size_of(dtype), dtype);
+  }
+  return own_gradients_.data();
 }
 
 void DeviceParameters::begin(GradientPass pass) {

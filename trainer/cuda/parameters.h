@@ -15,25 +15,32 @@
 
 namespace kolo::trainer::cuda {
 
-/// The offset of each parameter in the arrays of all parameters (values, moments, 16-bit copies).
+/// The place of each parameter in the arrays of all parameters (values, 16-bit copies, gradients),
+/// and of the elements that this rank updates in the arrays of moments.
 struct ParameterPlan {
-  /// Offsets in elements by parameter, each a multiple of kParameterAlignment.
-  std::vector<std::size_t> offsets;
+  std::vector<std::size_t> offsets;  ///< Offsets in elements, by parameter.
   std::vector<std::size_t> sizes;
-  std::size_t count = 0;  ///< Elements of an array, including gaps between parameters.
+  std::size_t count = 0;            ///< Elements of an array, including gaps between parameters.
+  std::vector<ElementRange> owned;  ///< The elements that this rank updates, by parameter.
+  std::vector<std::size_t> states;  ///< Offsets of their moments.
+  std::size_t state_count = 0;      ///< Elements of an array of moments.
+  bool is_sharded = false;          ///< Whether other ranks update the other elements.
 };
 
 /// Alignment of parameters in elements; a 16-bit copy is thus aligned to 256 bytes.
 inline constexpr std::size_t kParameterAlignment = 128;
 
+/// The plan of a rank that updates all elements.
 ParameterPlan plan_parameters(const ParameterSet& parameters);
+using MakeParameterPlan = std::function<ParameterPlan(const ParameterSet& parameters)>;
 
-/// Passes an array of all parameters, laid out by `plan` in host memory, to `visitor`: a shared
-/// piece "NAME/PARAMETER" per parameter, as an optimizer on the processor does.
+/// Passes an array of moments, laid out by `plan` in host memory, to `visitor`: a shared piece or a
+/// shard "NAME/PARAMETER" per parameter, as an optimizer on the processor does.
 void visit_array(StateVisitor& visitor, std::string_view name, const ParameterSet& parameters,
                  const ParameterPlan& plan, float* values);
 
-/// A chunk of an update. `chunk.gradient` is null until the gradients are bound.
+/// A chunk of the elements that this rank updates. `chunk.gradient` is null until the gradients are
+/// bound.
 struct PlannedChunk {
   std::size_t parameter;
   std::size_t begin;  ///< Index of the chunk's first element in the parameter.
@@ -105,7 +112,10 @@ class DeviceParameters {
   using ReadyHook = std::function<void(std::size_t index)>;
 
   /// Allocates memory, and does not upload the values.
-  DeviceParameters(ParameterSet& host, kolo::Device& device, Stream& stream, DType dtype);
+  DeviceParameters(ParameterSet& host, kolo::Device& device, Stream& stream, DType dtype,
+                   ParameterPlan plan);
+  DeviceParameters(ParameterSet& host, kolo::Device& device, Stream& stream, DType dtype)
+      : DeviceParameters(host, device, stream, dtype, plan_parameters(host)) {}
 
   std::size_t size() const { return parameters_.size(); }
   /// The parameter of this index; its address never changes.
@@ -125,11 +135,12 @@ class DeviceParameters {
   void upload();
   /// Copies values from the device to the host. Blocks.
   void download();
-  /// Copies `array`, one like `values`, from the device to pinned memory. Blocks. Returns that
-  /// memory, which the next call of `fetch`, `send`, `upload` or `download` overwrites.
-  float* fetch(float* array);
+  /// Copies `array`, of at most plan().count elements, from the device to pinned memory. Blocks.
+  /// Returns that memory, which the next call of `fetch`, `send`, `upload` or `download`
+  /// overwrites.
+  float* fetch(float* array, std::size_t count);
   /// Copies the pinned memory to `array` on the device. Blocks.
-  void send(float* array);
+  void send(float* array, std::size_t count);
   /// Enqueues casts of all values to `dtype`.
   void refresh_copies();
 
@@ -140,6 +151,9 @@ class DeviceParameters {
   /// Makes `memory` the memory of gradient `index`: elements of `dtype`, float32 or bfloat16, on
   /// the device. Errors: UsageError unless it is aligned to 16 bytes.
   void bind_gradient(std::size_t index, void* memory, DType dtype);
+  /// Binds every gradient to memory of this object: an array of `dtype` with the places of the
+  /// plan. The contents of gaps are unspecified. Returns the array.
+  std::byte* own_gradients(DType dtype);
 
   /// Begins a backward pass. Allocates memory for float32 sums that no pass has needed so far.
   void begin(GradientPass pass);
@@ -169,6 +183,7 @@ class DeviceParameters {
   DeviceMemory values_, copies_, staging_;
   std::unique_ptr<Event> done_;
   std::vector<DeviceParameter> parameters_;
+  DeviceMemory own_gradients_;
   std::vector<DeviceMemory> sums_;  // of bfloat16 gradients, by parameter; empty if not needed
   GradientPass pass_;
   ReadyHook hook_;

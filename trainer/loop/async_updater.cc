@@ -149,8 +149,7 @@ class AsyncUpdater final : public ParameterUpdater {
     if (visitor.is_restoring()) share_weights();
     own_->optimizer().visit_state(visitor);
     gate_.visit_state(visitor);
-    std::vector<std::vector<std::byte>> compression(1);  // empty, as with shards
-    visitor.bytes_of_ranks("compression", compression);
+    visit_no_compression(visitor);
     if (!visitor.is_restoring()) runtime_.barrier().wait();  // until then no rank pushes
   }
   PlanSummary plan() const override {

@@ -74,7 +74,7 @@ DType gradient_dtype(const Config& config, const Options& options) {
   if (config.gradients == "auto") return automatic_dtype(config, options);
   const DType dtype = parse_gradients(config.gradients);
   if (dtype == DType::kFloat32) return dtype;
-  if (config.shard != "none") {
+  if (config.shard != "none" && options.device == "cpu") {
     throw_config_error(
         fmt::format("--gradients {} with --shard {}: shards are averaged in float32; choose "
                     "--gradients float32, or --shard none",

@@ -45,8 +45,8 @@ std::string sparse_contributions(const Config& config, const Options& options);
 /// the job runs on the processor with bfloat16 products and without shards, compression and another
 /// wire dtype; otherwise it is float32. `options` are the runtime's options in force.
 ///
-/// Errors: KoloError(kConfig) if bfloat16 is named with shards, or with sparse compression, whose
-///         residuals need float32 gradients.
+/// Errors: KoloError(kConfig) if bfloat16 is named with shards on the processor, or with sparse
+///         compression, whose residuals need float32 gradients.
 DType gradient_dtype(const Config& config, const Options& options);
 
 }  // namespace kolo::trainer

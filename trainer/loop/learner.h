@@ -49,7 +49,7 @@ struct StepReport {
   bool is_skipped = false;  ///< Whether the averages overflowed, so that nothing was updated.
 };
 
-/// Connects a model's parameters on the processor to the runtime: averages the gradients of a
+/// Connects a model's parameters to the runtime: averages the gradients of a
 /// backward pass over all ranks, and updates the parameters. The constructors of its
 /// implementations set the hooks of the ParameterSet and broadcast the parameters of rank 0.
 ///

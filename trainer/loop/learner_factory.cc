@@ -42,7 +42,8 @@ void require_offered_on_gpus(const Config& config) {
   for (std::size_t i = 0; i < options.size(); ++i) {
     const std::string value = options[i].text();
     const bool is_set = (options[i].traits & kNotOnGpus) != 0 && value != defaults[i].text();
-    if (is_set || (options[i].name == "--uneven" && value == "join")) {
+    if (is_set || (options[i].name == "--uneven" && value == "join") ||
+        (options[i].name == "--shard" && value == "gradients")) {
       throw_config_error(options[i].name + " " + value + ": needs --device cpu");
     }
   }

@@ -16,11 +16,17 @@ std::size_t round_up(std::size_t count, std::size_t unit) {
 // Bucket size that makes a few microseconds per operation negligible, while models still have
 // several buckets, so that one is in flight while the next is filled.
 constexpr std::size_t kUsualBucketBytes = std::size_t{1} << 20;
+// The same on a device, where an operation takes longer to begin, and bytes less.
+constexpr std::size_t kUsualDeviceBucketBytes = std::size_t{32} << 20;
 
 }  // namespace
 
 std::size_t shard_bucket_bytes(const Options& options) {
-  return options.fusion_bytes == kAutoBytes ? kUsualBucketBytes : options.fusion_bytes;
+  const bool is_on_device = options.device != "cpu";
+  const std::size_t on_device = options.device_fusion_bytes;
+  if (is_on_device && on_device != 0 && on_device != kAutoBytes) return on_device;
+  if (options.fusion_bytes != kAutoBytes) return options.fusion_bytes;
+  return is_on_device ? kUsualDeviceBucketBytes : kUsualBucketBytes;
 }
 
 ShardPlan::ShardPlan(const ParameterSet& parameters, std::size_t ranks, std::size_t bucket_bytes)
@@ -54,6 +60,25 @@ std::vector<ElementRange> ShardPlan::ranges(std::size_t parameter) const {
   std::vector<ElementRange> all;
   for (std::size_t rank = 0; rank < ranks_; ++rank) all.push_back(range(parameter, rank));
   return all;
+}
+
+PlanSummary summarize(const ShardPlan& plan, const ParameterSet& parameters,
+                      std::size_t bucket_bytes, DType gradients) {
+  PlanSummary summary{.buckets = plan.buckets().size(),
+                      .fusion_bytes = bucket_bytes,
+                      .algorithm = "reduce_scatter, all_gather"};
+  for (const ShardPlan::Bucket& bucket : plan.buckets()) {
+    summary.gradients += bucket.segments.size();
+    for (const ShardPlan::Segment& segment : bucket.segments) {
+      summary.bytes += parameters[segment.parameter].size() * size_of(gradients);
+    }
+  }
+  return summary;
+}
+
+void visit_no_compression(StateVisitor& visitor) {
+  std::vector<std::vector<std::byte>> compression(1);
+  visitor.bytes_of_ranks("compression", compression);
 }
 
 ShardSquares squares_of(const ParameterSet& parameters, const ShardPlan& plan, std::size_t rank,

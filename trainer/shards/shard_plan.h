@@ -18,8 +18,13 @@ namespace kolo::trainer {
 
 class ParameterUpdater;
 
-/// The largest size of a bucket in bytes: `fusion_bytes`, or 1 MiB if that is not set.
+/// The largest size of a bucket in bytes, of float32 elements: `fusion_bytes`, or 1 MiB if that is
+/// not set; on a device `device_fusion_bytes`, `fusion_bytes` or 32 MiB.
 std::size_t shard_bucket_bytes(const Options& options);
+
+/// As shard_bucket_bytes. `gradients` is their dtype. Errors: KoloError(kConfig) naming an option
+/// of the runtime that excludes shards.
+std::size_t checked_bucket_bytes(const Runtime& runtime, DType gradients);
 
 /// Maps each element of a model's parameters to the rank that owns it. Parameters are packed into
 /// buckets in reverse registration order, in which backward passes complete gradients. Each rank
@@ -74,6 +79,14 @@ class ShardPlan {
   std::vector<Bucket> buckets_;
   std::vector<Place> places_;  // places by parameter
 };
+
+/// Describes the exchange of shards. `gradients` is their dtype.
+PlanSummary summarize(const ShardPlan& plan, const ParameterSet& parameters,
+                      std::size_t bucket_bytes, DType gradients);
+
+/// Visits the place of the state of compression, which a job with shards does not have, but a job
+/// without them expects.
+void visit_no_compression(StateVisitor& visitor);
 
 /// Sums of squares of averaged gradients.
 struct ShardSquares {

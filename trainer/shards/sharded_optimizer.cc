@@ -33,7 +33,14 @@ bool sums_otherwise(const Runtime& runtime) {
          runtime.num_nodes() < runtime.world_size();
 }
 
-void check_wire(const Runtime& runtime, DType wire) {
+void check_wire(const Runtime& runtime, DType wire, DType gradients) {
+  if (runtime.device() != nullptr) {
+    if (wire == gradients) return;
+    throw_config_error(
+        fmt::format("--shard with --wire {}: on a GPU shards travel in the dtype of the gradients; "
+                    "leave --wire out, with --gradients bfloat16 for 16 bits, or set --shard none",
+                    to_string(wire)));
+  }
   if (wire == DType::kFloat16) {
     throw_config_error(
         "--shard with --wire float16: its powers of two follow from whole averages, of which a "
@@ -51,20 +58,6 @@ void check_wire(const Runtime& runtime, DType wire) {
         "of shards are rounded once per node; set --algorithm hierarchical:direct,direct, or "
         "--shard none");
   }
-}
-
-/// Returns the bucket size in bytes. Errors: KoloError(kConfig) naming an option that cannot be
-/// combined with shards.
-std::size_t bucket_bytes_of(const Runtime& runtime) {
-  const Options& options = runtime.options();
-  if (options.compression != "none" && !options.compression.empty()) {
-    throw_config_error(fmt::format(
-        "--shard with --compression {}: shards are sums of dense gradients; set --compression "
-        "none, with --wire bfloat16 for 16 bits, or --shard none",
-        options.compression));
-  }
-  check_wire(runtime, options.wire_dtype.value_or(DType::kFloat32));
-  return shard_bucket_bytes(options);
 }
 
 /// Averages gradients such that each rank gets only the averages that it owns: as soon as the
@@ -239,7 +232,7 @@ class ShardedOptimizer final : public ParameterUpdater {
       : runtime_(runtime),
         parameters_(parameters),
         clock_(clock),
-        bucket_bytes_(bucket_bytes_of(runtime)),
+        bucket_bytes_(checked_bucket_bytes(runtime, DType::kFloat32)),
         plan_(parameters, static_cast<std::size_t>(runtime.world_size()), bucket_bytes_),
         gate_(options.gate),
         gradients_(runtime, parameters, plan_, options.keep),
@@ -306,21 +299,10 @@ class ShardedOptimizer final : public ParameterUpdater {
   void visit_state(StateVisitor& visitor) override {
     optimizer_->visit_state(visitor);
     gate_.visit_state(visitor);
-    // The entry is empty; jobs without shards, which may have compression, expect it.
-    std::vector<std::vector<std::byte>> compression(1);
-    visitor.bytes_of_ranks("compression", compression);
+    visit_no_compression(visitor);
   }
   PlanSummary plan() const override {
-    PlanSummary summary{.buckets = plan_.buckets().size(),
-                        .fusion_bytes = bucket_bytes_,
-                        .algorithm = "reduce_scatter, all_gather"};
-    for (const ShardPlan::Bucket& bucket : plan_.buckets()) {
-      summary.gradients += bucket.segments.size();
-      for (const ShardPlan::Segment& segment : bucket.segments) {
-        summary.bytes += parameters_[segment.parameter].size() * sizeof(float);
-      }
-    }
-    return summary;
+    return summarize(plan_, parameters_, bucket_bytes_, DType::kFloat32);
   }
   std::vector<CompressionStats> compression_stats() const override { return {}; }
   UpdateMemory memory() override {
@@ -408,6 +390,18 @@ class ShardedOptimizer final : public ParameterUpdater {
 };
 
 }  // namespace
+
+std::size_t checked_bucket_bytes(const Runtime& runtime, DType gradients) {
+  const Options& options = runtime.options();
+  if (options.compression != "none" && !options.compression.empty()) {
+    throw_config_error(fmt::format(
+        "--shard with --compression {}: shards are sums of dense gradients; set --compression "
+        "none, with --wire bfloat16 for 16 bits, or --shard none",
+        options.compression));
+  }
+  check_wire(runtime, options.wire_dtype.value_or(gradients), gradients);
+  return shard_bucket_bytes(options);
+}
 
 std::unique_ptr<ParameterUpdater> make_sharded_optimizer(
     Runtime& runtime, ParameterSet& parameters,

@@ -20,16 +20,23 @@ class UpdateTest : public CudaTest {
   static constexpr std::size_t kSecondOffset = 2 * kUpdateChunk;
   static constexpr std::size_t kSecond = 130;
   static constexpr std::size_t kCount = kSecondOffset + 256;
+  static constexpr std::size_t kFirstState = 256;  ///< Moments have another order than values.
 
   std::vector<UpdateChunk> chunks(const std::byte* gradient) const {
     const std::size_t size = size_of(gradient_dtype_);
-    return {{.gradient = gradient, .offset = 0, .count = kUpdateChunk, .decays = 1},
+    return {{.gradient = gradient,
+             .offset = 0,
+             .state = kFirstState,
+             .count = kUpdateChunk,
+             .decays = 1},
             {.gradient = gradient + kUpdateChunk * size,
              .offset = kUpdateChunk,
+             .state = kFirstState + kUpdateChunk,
              .count = kFirst - kUpdateChunk,
              .decays = 1},
             {.gradient = gradient + kSecondOffset * size,
              .offset = kSecondOffset,
+             .state = 0,
              .count = kSecond,
              .decays = 0}};
   }
@@ -76,6 +83,11 @@ class UpdateTest : public CudaTest {
             .copy = device_copy_.data(),
             .gradient_dtype = gradient_dtype_};
   }
+  void decide(const DecisionRule& rule) {
+    auto* const sums = pointer<double>(partials_);
+    sum_squares(native(), device(), sums);
+    decide_update(native(), sums, host_chunks_.size(), rule, device_decision());
+  }
   UpdateDecision* device_decision() { return pointer<UpdateDecision>(device_decision_); }
   UpdateDecision decided() { return download<UpdateDecision>(device_decision_.data(), 1).front(); }
 
@@ -106,7 +118,7 @@ TEST_F(UpdateTest, AdamWGivesTheBitsOfTheReference) {
     UpdateDecision expected;
     for (int step = 0; step < 3; ++step) {
       reference::decide_update(host(), rule, &expected);
-      decide_update(native(), device(), rule, pointer<double>(partials_), device_decision());
+      decide(rule);
       update_adamw(native(), device(), rates, device_decision());
       const UpdateDecision actual = decided();
       // Squares are summed in float32 within 32 elements.
@@ -127,7 +139,7 @@ TEST_F(UpdateTest, SgdGivesTheBitsOfTheReference) {
   for (const DType gradients : kGradientTypes) {
     make(DType::kBFloat16, random_values(kCount, 1), gradients);
     for (int step = 0; step < 2; ++step) {
-      decide_update(native(), device(), rule, pointer<double>(partials_), device_decision());
+      decide(rule);
       update_sgd(native(), device(), rates, device_decision());
       const UpdateDecision actual = decided();
       reference::update_sgd(host(), rates, &actual);
@@ -143,7 +155,7 @@ TEST_F(UpdateTest, InfiniteGradientsSkip) {
   const SgdRates rates{.lr = 0.01f, .momentum = 0.9f, .weight_decay = 0.1f};
   for (const DType dtype : kGradientTypes) {
     make(DType::kFloat16, gradient, dtype);
-    decide_update(native(), device(), rule, pointer<double>(partials_), device_decision());
+    decide(rule);
     update_sgd(native(), device(), rates, device_decision());
     EXPECT_EQ(decided().is_skipped, 1u);
     EXPECT_EQ(decided().steps, 0u);

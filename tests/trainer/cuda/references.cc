@@ -33,13 +33,16 @@ std::vector<float> gradient_of(const UpdateArrays& a, const UpdateChunk& chunk) 
   return load(a.gradient_dtype, chunk.gradient, chunk.count);
 }
 
-// Calls element(chunk, gradient, index in the arrays) for every element and writes its copy.
+// Calls element(chunk, gradient, index in values, index in moments) for every element and writes
+// its copy.
 template <typename Element>
 void for_each_element(const UpdateArrays& a, const Element& element) {
   for (std::size_t c = 0; c < a.chunk_count; ++c) {
     const UpdateChunk& chunk = a.chunks[c];
     const std::vector<float> gradient = gradient_of(a, chunk);
-    for (std::size_t i = 0; i < chunk.count; ++i) element(chunk, gradient[i], chunk.offset + i);
+    for (std::size_t i = 0; i < chunk.count; ++i) {
+      element(chunk, gradient[i], chunk.offset + i, chunk.state + i);
+    }
     if (a.copy == nullptr) continue;
     store(a.copy_dtype, {a.values + chunk.offset, chunk.count},
           static_cast<std::byte*>(a.copy) + chunk.offset * size_of(a.copy_dtype));
@@ -209,18 +212,20 @@ void decide_update(const UpdateArrays& a, const DecisionRule& rule, UpdateDecisi
 
 void update_adamw(const UpdateArrays& a, const AdamWRates& rates, const UpdateDecision* decision) {
   if (decision->is_skipped != 0) return;
-  for_each_element(a, [&](const UpdateChunk& chunk, float gradient, std::size_t i) {
-    adamw_element(rates, *decision, chunk.decays != 0 ? rates.weight_decay : 0.0f, gradient,
-                  a.first[i], a.second[i], a.values[i]);
-  });
+  for_each_element(a,
+                   [&](const UpdateChunk& chunk, float gradient, std::size_t i, std::size_t state) {
+                     adamw_element(rates, *decision, chunk.decays != 0 ? rates.weight_decay : 0.0f,
+                                   gradient, a.first[state], a.second[state], a.values[i]);
+                   });
 }
 
 void update_sgd(const UpdateArrays& a, const SgdRates& rates, const UpdateDecision* decision) {
   if (decision->is_skipped != 0) return;
-  for_each_element(a, [&](const UpdateChunk& chunk, float gradient, std::size_t i) {
-    sgd_element(rates, *decision, chunk.decays != 0 ? rates.weight_decay : 0.0f, gradient,
-                a.first[i], a.values[i]);
-  });
+  for_each_element(a,
+                   [&](const UpdateChunk& chunk, float gradient, std::size_t i, std::size_t state) {
+                     sgd_element(rates, *decision, chunk.decays != 0 ? rates.weight_decay : 0.0f,
+                                 gradient, a.first[state], a.values[i]);
+                   });
 }
 
 }  // namespace reference

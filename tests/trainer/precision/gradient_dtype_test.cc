@@ -270,6 +270,9 @@ TEST(GradientDtypeTest, RefusesWhatNeedsFloat32) {
   for (const char* rules : {"topk(0.01)", "*.bias=none,*=topk(0.01)", "auto"}) {
     expect_refused({.compression = rules}, std::string("--compression ") + rules);
   }
+  config.shard = "optimizer";
+  expect_refused({}, "--gradients bfloat16 with --shard optimizer");
+  EXPECT_EQ(gradient_dtype(config, {.device = "cuda"}), DType::kBFloat16);
 }
 
 }  // namespace

@@ -41,21 +41,21 @@ void visit_gradient(const UpdateArrays& a, Body&& body) {
 template <int N, typename G, typename T, typename Element>
 __device__ void update_pack(const UpdateArrays& a, const UpdateChunk& chunk, T* copy,
                             const Element& element, const UpdateDecision& decision, std::size_t i) {
-  const std::size_t at = chunk.offset + i;
+  const std::size_t at = chunk.offset + i, state = chunk.state + i;
   float gradient[N];
   float first[N];
   float second[N] = {};
   float value[N];
   load(static_cast<const G*>(chunk.gradient) + i, gradient);
-  load(a.first + at, first);
-  if constexpr (Element::kHasSecond) load(a.second + at, second);
+  load(a.first + state, first);
+  if constexpr (Element::kHasSecond) load(a.second + state, second);
   load(a.values + at, value);
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     element(decision, chunk.decays != 0, gradient[k], first[k], second[k], value[k]);
   }
-  store(first, a.first + at);
-  if constexpr (Element::kHasSecond) store(second, a.second + at);
+  store(first, a.first + state);
+  if constexpr (Element::kHasSecond) store(second, a.second + state);
   store(value, a.values + at);
   if (copy != nullptr) store(value, copy + at);
 }
@@ -78,6 +78,7 @@ __global__ void update_kernel(UpdateArrays a, T* copy, Element element,
 template <typename Element>
 void launch_update(NativeStream stream, const UpdateArrays& a, const Element& element,
                    const UpdateDecision* decision) {
+  if (a.chunk_count == 0) return;
   visit_gradient(a, [&](auto gradient) {
     using G = decltype(gradient);
     visit_element(a.copy_dtype, [&](auto zero) {
@@ -89,7 +90,7 @@ void launch_update(NativeStream stream, const UpdateArrays& a, const Element& el
 }
 
 template <typename G>
-__global__ void sum_squares_kernel(const UpdateChunk* chunks, double* partials) {
+__global__ void sum_squares_kernel(const UpdateChunk* chunks, double* sums) {
   __shared__ double scratch[kThreads / kWarpSize];
   const UpdateChunk chunk = chunks[blockIdx.x];
   const std::size_t whole = chunk.count / kPack * kPack;
@@ -105,17 +106,27 @@ __global__ void sum_squares_kernel(const UpdateChunk* chunks, double* partials) 
     sum = fmaf(g, g, sum);
   }
   const double total = block_sum<kThreads>(static_cast<double>(sum), scratch);
-  if (threadIdx.x == 0) partials[blockIdx.x] = total;
+  if (threadIdx.x == 0) sums[blockIdx.x] = total;
 }
 
-__global__ void decide_kernel(const double* partials, std::size_t count, DecisionRule rule,
+// The total of `count` sums, valid in thread 0 only.
+__device__ double total_of(const double* sums, std::size_t count, double* scratch) {
+  double sum = 0.0;
+  for (std::size_t i = threadIdx.x; i < count; i += kThreads) sum += sums[i];
+  return block_sum<kThreads>(sum, scratch);
+}
+
+__global__ void add_up_kernel(const double* sums, std::size_t count, double* total) {
+  __shared__ double scratch[kThreads / kWarpSize];
+  const double sum = total_of(sums, count, scratch);
+  if (threadIdx.x == 0) *total = sum;
+}
+
+__global__ void decide_kernel(const double* sums, std::size_t count, DecisionRule rule,
                               UpdateDecision* decision) {
   __shared__ double scratch[kThreads / kWarpSize];
-  double sum = 0.0;
-  for (std::size_t i = threadIdx.x; i < count; i += kThreads) sum += partials[i];
-  sum = block_sum<kThreads>(sum, scratch);
-  if (threadIdx.x != 0) return;
-  *decision = decide(*decision, rule, sum);
+  const double sum = total_of(sums, count, scratch);
+  if (threadIdx.x == 0) *decision = decide(*decision, rule, sum);
 }
 
 }  // namespace
@@ -132,15 +143,24 @@ void update_sgd(NativeStream stream, const UpdateArrays& a, const SgdRates& rate
   check_launch("update_sgd");
 }
 
-void decide_update(NativeStream stream, const UpdateArrays& a, const DecisionRule& rule,
-                   double* partials, UpdateDecision* decision) {
+void sum_squares(NativeStream stream, const UpdateArrays& a, double* sums) {
+  if (a.chunk_count == 0) return;
   visit_gradient(a, [&](auto gradient) {
     using G = decltype(gradient);
     sum_squares_kernel<G>
-        <<<static_cast<unsigned>(a.chunk_count), kThreads, 0, native(stream)>>>(a.chunks, partials);
+        <<<static_cast<unsigned>(a.chunk_count), kThreads, 0, native(stream)>>>(a.chunks, sums);
   });
   check_launch("sum_squares");
-  decide_kernel<<<1, kThreads, 0, native(stream)>>>(partials, a.chunk_count, rule, decision);
+}
+
+void add_up(NativeStream stream, const double* sums, std::size_t count, double* total) {
+  add_up_kernel<<<1, kThreads, 0, native(stream)>>>(sums, count, total);
+  check_launch("add_up");
+}
+
+void decide_update(NativeStream stream, const double* sums, std::size_t count,
+                   const DecisionRule& rule, UpdateDecision* decision) {
+  decide_kernel<<<1, kThreads, 0, native(stream)>>>(sums, count, rule, decision);
   check_launch("decide");
 }
 

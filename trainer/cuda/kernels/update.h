@@ -86,7 +86,8 @@ KOLO_HOST_DEVICE inline void sgd_element(const SgdRates& rates, const UpdateDeci
 /// A piece of one parameter that one block updates. It is plain data in device memory.
 struct UpdateChunk {
   const void* gradient = nullptr;  ///< Address of the gradient of the piece's first element.
-  std::uint64_t offset = 0;        ///< Index of the first element in the arrays of all parameters.
+  std::uint64_t offset = 0;        ///< Index of the first element in values and copies.
+  std::uint64_t state = 0;         ///< Index of the first element in the moments.
   std::uint32_t count = 0;
   std::uint32_t decays = 0;  ///< 1 if weight decay applies, otherwise 0.
 };
@@ -96,7 +97,7 @@ struct UpdateChunk {
 /// are aligned, too.
 inline constexpr std::size_t kUpdateChunk = 8192;
 
-/// The arrays of all parameters on the device, and their chunks.
+/// The arrays of all parameters on the device, and the chunks that this rank updates.
 struct UpdateArrays {
   const UpdateChunk* chunks;
   std::size_t chunk_count;
@@ -108,12 +109,16 @@ struct UpdateArrays {
   DType gradient_dtype = DType::kFloat32;  ///< kFloat32 or kBFloat16, which is widened.
 };
 
-/// Computes the sum of squares of all gradients in a fixed order, in float32 for the 32 elements of
-/// a thread and in float64 across threads. Then it decides with `decide`. Two launches.
+/// Computes the sum of squares of the gradients of each chunk in a fixed order, in float32 for the
+/// 32 elements of a thread and in float64 across threads.
 ///
-/// Shape: partials is [chunk_count]; both results are in device memory.
-void decide_update(NativeStream stream, const UpdateArrays& arrays, const DecisionRule& rule,
-                   double* partials, UpdateDecision* decision);
+/// Shape: sums is [chunk_count], in device memory.
+void sum_squares(NativeStream stream, const UpdateArrays& arrays, double* sums);
+/// Adds up `count` sums in a fixed order; there may be none.
+void add_up(NativeStream stream, const double* sums, std::size_t count, double* total);
+/// Decides with `decide` from the total of `count` sums.
+void decide_update(NativeStream stream, const double* sums, std::size_t count,
+                   const DecisionRule& rule, UpdateDecision* decision);
 
 /// These update all parameters in one launch, unless the decision is to skip. AdamW with a 16-bit
 /// copy reads and writes 30 bytes per parameter; 28 with bfloat16 gradients.
