@@ -154,7 +154,7 @@ std::vector<ModelCase> model_cases() {
     };
   };
   // It is like resnet18, but narrow and with few blocks: a deep network has a kink in every step.
-  const Resnet::Stages projections{{8, 12}, 1, ResidualBlock::Shortcut::kProjection};
+  const Resnet::Stages projections{{8, 12}, 1, ImageNetwork::Shortcut::kProjection};
   Gpt::Options all_options{};
   all_options.model = {.positions = "rotary", .tied = false, .dropout = 0.2f};
   return {image_case(

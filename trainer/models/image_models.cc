@@ -1,22 +1,53 @@
 #include "trainer/models/image_models.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
+#include <string>
 #include <utility>
 
 #include "comm/base/check.h"
 #include "trainer/config.h"
-#include "trainer/layers/elementwise.h"
-#include "trainer/layers/images.h"
-#include "trainer/layers/linear.h"
-#include "trainer/layers/normalization.h"
 
 namespace kolo::trainer {
 namespace {
 
 /// Number of dense layers of Mlp.
 constexpr std::size_t kMlpLayers = 3;
+
+ImageNetwork network_of(const ImageModelOptions& o) {
+  return ImageNetwork(
+      {.images = o.images, .height = o.height, .width = o.width, .channels = o.channels},
+      o.sum_over_ranks);
+}
+
+/// Convolutions of one kernel size, each with 2 × 2 max pooling and ReLU, then a hidden dense layer
+/// and the output layer.
+struct Convolutions {
+  std::string model;       ///< Name of the model, for error messages.
+  std::size_t least_side;  ///< Smallest allowed side of an image, in pixels.
+  std::size_t kernel;
+  std::size_t padding = 0;
+  std::vector<std::size_t> channels;  ///< Output channels of each convolution.
+};
+
+/// Errors: UsageError if images are smaller than least_side.
+ImageNetwork convolutional_network(const ImageModelOptions& o, const Convolutions& c) {
+  const std::string side = std::to_string(c.least_side);
+  check(o.height >= c.least_side && o.width >= c.least_side,
+        c.model + " needs images of at least " + side + " x " + side + " pixels");
+  ImageNetwork network = network_of(o);
+  for (std::size_t i = 0; i < c.channels.size(); ++i) {
+    network.convolution("conv" + std::to_string(i + 1),
+                        {.channels = c.channels[i], .kernel = c.kernel, .padding = c.padding});
+    network.max_pool(2, 2, 0);
+    // ReLU after the pooling gives the same result as before it, with a quarter of the elements.
+    network.relu();
+  }
+  network.dense("fc1", o.hidden);
+  network.relu();
+  network.dense("fc2", o.classes);
+  return network;
+}
 
 /// Makes the entry of a model M with hidden dense layers.
 template <typename M>
@@ -86,21 +117,10 @@ ImageClassifier::ImageClassifier(const ImageModelOptions& options)
       scaling_(options.scaling),
       pixels_({options.images, options.height, options.width, options.channels}) {}
 
-float ImageClassifier::he_deviation(std::size_t inputs) {
-  return std::sqrt(2.0f / static_cast<float>(inputs));
-}
-
-void ImageClassifier::append_linear(Device& device, const char* name, std::size_t inputs,
-                                    std::size_t outputs, bool input_gradient, const Part& part,
-                                    const TensorRanks& ranks) {
-  layers_.append<Linear>(device, parameters(), name,
-                         Linear::Options{.rows = pixels_.shape()[0],
-                                         .inputs = inputs,
-                                         .outputs = outputs,
-                                         .deviation = he_deviation(inputs),
-                                         .input_gradient = input_gradient,
-                                         .part = part,
-                                         .ranks = ranks});
+ImageClassifier::ImageClassifier(Device& device, const ImageModelOptions& options,
+                                 const ImageNetwork& network)
+    : ImageClassifier(options) {
+  append_layers(layers_, device, parameters(), network.layers());
 }
 
 std::span<const float> ImageClassifier::forward(std::span<const TensorView> inputs,
@@ -116,47 +136,6 @@ void ImageClassifier::backward(std::span<const float> output_gradient) {
   input_gradient_ = layers_.backward(output_gradient);
 }
 
-ConvolutionalClassifier::ConvolutionalClassifier(Device& device, const ImageModelOptions& o,
-                                                 const Convolutions& convolutions)
-    : ImageClassifier(o) {
-  const std::string side = std::to_string(convolutions.least_side);
-  check(o.height >= convolutions.least_side && o.width >= convolutions.least_side,
-        convolutions.model + " needs images of at least " + side + " x " + side + " pixels");
-  const std::size_t kernel = convolutions.kernel;
-  const std::size_t lost = kernel - 1 - 2 * convolutions.padding;  // pixels that each side loses
-  std::size_t height = o.height;
-  std::size_t width = o.width;
-  std::size_t channels = o.channels;
-
-  for (std::size_t i = 0; i < convolutions.channels.size(); ++i) {
-    layers_.append<Conv2d>(device, parameters(), "conv" + std::to_string(i + 1),
-                           Conv2d::Options{.images = o.images,
-                                           .height = height,
-                                           .width = width,
-                                           .input_channels = channels,
-                                           .output_channels = convolutions.channels[i],
-                                           .kernel = kernel,
-                                           .padding = convolutions.padding,
-                                           .deviation = he_deviation(channels * kernel * kernel),
-                                           .input_gradient = i > 0});
-    height -= lost;
-    width -= lost;
-    channels = convolutions.channels[i];
-    layers_.append<MaxPool>(
-        device, MaxPool::Options{
-                    .images = o.images, .height = height, .width = width, .channels = channels});
-    height /= 2;
-    width /= 2;
-    // ReLU after the pooling gives the same result as before it, with a quarter of the elements.
-    layers_.append<Relu>(o.images * height * width * channels);
-  }
-
-  const std::size_t features = height * width * channels;
-  append_linear(device, "fc1", features, o.hidden);
-  layers_.append<Relu>(o.images * o.hidden);
-  append_linear(device, "fc2", o.hidden, o.classes);
-}
-
 ModelEntry Mlp::entry() {
   ModelEntry entry = hidden_layer_entry<Mlp>("mlp", "two hidden dense layers", [](Config& config) {
     set_image_defaults(config);
@@ -169,26 +148,31 @@ ModelEntry Mlp::entry() {
   return entry;
 }
 
+// The output layer is whole on all ranks, because it has few classes.
+ImageNetwork Mlp::network(const ImageModelOptions& o) {
+  ImageNetwork network = network_of(o);
+  network.dense("fc1", o.hidden, o.ranks.outputs());
+  network.relu(o.ranks.ways);
+  network.dense("fc2", o.hidden, o.ranks.inputs(), o.ranks);
+  network.relu();
+  network.dense("fc3", o.classes);
+  return network;
+}
+
 Mlp::Mlp(Device& device, const ImageModelOptions& o) : ImageClassifier(o) {
-  const auto begins = [&](std::size_t layer) {
-    const bool has = o.stage.has(layer, kMlpLayers);
-    if (!has) parameters().leave_out(2);
-    return has;
-  };
-  const std::size_t own = o.hidden / o.ranks.ways;  // outputs of fc1 on this rank
-  // The output layer is whole on all ranks, because it has few classes.
-  if (begins(0)) {
-    append_linear(device, "fc1", o.height * o.width * o.channels, o.hidden, false,
-                  o.ranks.outputs());
-    layers_.append<Relu>(o.images * own);
+  const ImageNetwork whole = network(o);
+  std::span<const ImageLayer> left = whole.layers();  // a dense layer and its ReLU, and so on
+  for (std::size_t i = 0; i < kMlpLayers; ++i) {
+    const std::span<const ImageLayer> block = left.first(std::min<std::size_t>(2, left.size()));
+    left = left.subspan(block.size());
+    if (o.stage.has(i, kMlpLayers)) {
+      append_layers(layers_, device, parameters(), block);
+    } else {
+      parameters().leave_out(2);
+    }
   }
-  if (begins(1)) {
-    append_linear(device, "fc2", o.hidden, o.hidden, true, o.ranks.inputs(), o.ranks);
-    layers_.append<Relu>(o.images * o.hidden);
-  }
-  if (begins(2)) append_linear(device, "fc3", o.hidden, o.classes);
   if (o.stage.is_first()) return;
-  stage_inputs_ = o.images * (o.stage.has(1, kMlpLayers) ? own : o.hidden);
+  stage_inputs_ = o.images * (o.stage.has(1, kMlpLayers) ? o.hidden / o.ranks.ways : o.hidden);
 }
 
 ModelEntry Lenet::entry() {
@@ -196,10 +180,10 @@ ModelEntry Lenet::entry() {
                                    set_image_defaults);
 }
 
-Lenet::Lenet(Device& device, const ImageModelOptions& options)
-    : ConvolutionalClassifier(
-          device, options,
-          {.model = "lenet", .least_side = 16, .kernel = 5, .channels = {16, 32}}) {}
+ImageNetwork Lenet::network(const ImageModelOptions& o) {
+  return convolutional_network(
+      o, {.model = "lenet", .least_side = 16, .kernel = 5, .channels = {16, 32}});
+}
 
 ModelEntry Convnet::entry() {
   return hidden_layer_entry<Convnet>(
@@ -210,13 +194,11 @@ ModelEntry Convnet::entry() {
       });
 }
 
-Convnet::Convnet(Device& device, const ImageModelOptions& options)
-    : ConvolutionalClassifier(device, options,
-                              {.model = "convnet",
-                               .least_side = 8,
-                               .kernel = 3,
-                               .padding = 1,
-                               .channels = {24, 48, 64}}) {}
+ImageNetwork Convnet::network(const ImageModelOptions& o) {
+  return convolutional_network(
+      o,
+      {.model = "convnet", .least_side = 8, .kernel = 3, .padding = 1, .channels = {24, 48, 64}});
+}
 
 ModelEntry Resnet::entry20() {
   return resnet_entry("resnet20", "residual network for small colour photographs", stages20());
@@ -226,64 +208,28 @@ ModelEntry Resnet::entry18() {
   return resnet_entry("resnet18", "residual network for photographs", stages18());
 }
 
-Resnet::Resnet(Device& device, const ImageModelOptions& o, const Stages& stages)
-    : ImageClassifier(o) {
+ImageNetwork Resnet::network(const ImageModelOptions& o, const Stages& stages) {
   check(o.height >= 8 && o.width >= 8, "a residual network needs images of at least 8 x 8 pixels");
   const bool is_large = std::min(o.height, o.width) >= kLargeSide;
-  const std::size_t kernel = is_large ? 7 : 3;
-  const Conv2d::Options stem{.images = o.images,
-                             .height = o.height,
-                             .width = o.width,
-                             .input_channels = o.channels,
-                             .output_channels = stages.channels.front(),
-                             .kernel = kernel,
-                             .stride = is_large ? std::size_t{2} : std::size_t{1},
-                             .padding = kernel / 2,
-                             .deviation = he_deviation(o.channels * kernel * kernel),
-                             .input_gradient = false,
-                             .has_bias = false};
-  std::size_t height = stem.output_height();
-  std::size_t width = stem.output_width();
-  std::size_t channels = stem.output_channels;
-  layers_.append<Conv2d>(device, parameters(), "conv", stem);
-  layers_.append<BatchNorm>(parameters(), "norm",
-                            BatchNorm::Options{.samples = o.images,
-                                               .rows_per_sample = height * width,
-                                               .channels = channels,
-                                               .sum_over_ranks = o.sum_over_ranks});
-  layers_.append<Relu>(o.images * height * width * channels);
-  if (is_large) {
-    const MaxPool::Options pool{.images = o.images,
-                                .height = height,
-                                .width = width,
-                                .channels = channels,
-                                .window = 3,
-                                .stride = 2,
-                                .padding = 1};
-    height = pool.output_height();
-    width = pool.output_width();
-    layers_.append<MaxPool>(device, pool);
-  }
+  ImageNetwork network = network_of(o);
+  network.normalized_convolution("conv", "norm",
+                                 {.channels = stages.channels.front(),
+                                  .kernel = is_large ? std::size_t{7} : std::size_t{3},
+                                  .stride = is_large ? std::size_t{2} : std::size_t{1},
+                                  .padding = is_large ? std::size_t{3} : std::size_t{1}});
+  network.relu();
+  if (is_large) network.max_pool(3, 2, 1);
   for (std::size_t stage = 0; stage < stages.channels.size(); ++stage) {
     for (std::size_t i = 0; i < stages.blocks; ++i) {
-      const ResidualBlock::Options block{
-          .images = o.images,
-          .height = height,
-          .width = width,
-          .input_channels = channels,
-          .output_channels = stages.channels[stage],
-          .stride = stage > 0 && i == 0 ? std::size_t{2} : std::size_t{1},
-          .shortcut = stages.shortcut,
-          .sum_over_ranks = o.sum_over_ranks};
-      const std::string name = "stage" + std::to_string(stage + 1) + ".block" + std::to_string(i);
-      layers_.append<ResidualBlock>(device, parameters(), name, block);
-      height = block.output_height();
-      width = block.output_width();
-      channels = block.output_channels;
+      network.residual_block("stage" + std::to_string(stage + 1) + ".block" + std::to_string(i),
+                             {.channels = stages.channels[stage],
+                              .stride = stage > 0 && i == 0 ? std::size_t{2} : std::size_t{1},
+                              .shortcut = stages.shortcut});
     }
   }
-  layers_.append<AveragePool>(o.images, height * width, channels);
-  append_linear(device, "fc", channels, o.classes);
+  network.average_pool();
+  network.dense("fc", o.classes);
+  return network;
 }
 
 }  // namespace kolo::trainer

@@ -4,11 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "trainer/layers/layer.h"
-#include "trainer/layers/residual_block.h"
+#include "trainer/models/image_network.h"
 #include "trainer/models/model.h"
 #include "trainer/tensor.h"
 
@@ -55,26 +54,21 @@ ImageModelOptions image_model_options(const ModelSetting& setting);
 /// Sets the defaults of options that all image models share.
 void set_image_defaults(Config& config);
 
-/// An image classifier: scaled pixels pass through layers, which the derived class appends.
+/// An image classifier: scaled pixels pass through the layers of a network.
 ///
 /// Inputs: one tensor, uint8 [height, width, channels]. An output row holds the class logits.
 class ImageClassifier : public Model {
  public:
+  /// `device` outlives the model.
+  ImageClassifier(Device& device, const ImageModelOptions& options, const ImageNetwork& network);
+
   std::span<const float> forward(std::span<const TensorView> inputs, const Pass& pass) override;
   void backward(std::span<const float> output_gradient) override;
   std::span<const float> input_gradient() const override { return input_gradient_; }
 
  protected:
+  /// For models that append their layers themselves.
   explicit ImageClassifier(const ImageModelOptions& options);
-
-  /// The standard deviation of initial weights with which a ReLU layer of `inputs` inputs preserves
-  /// the variance of activations. Source: He et al., "Delving Deep into Rectifiers", ICCV 2015.
-  static float he_deviation(std::size_t inputs);
-
-  /// Appends a dense layer; its weight has the shape [outputs, inputs].
-  void append_linear(Device& device, const char* name, std::size_t inputs, std::size_t outputs,
-                     bool input_gradient = true, const Part& part = {},
-                     const TensorRanks& ranks = {});
 
   Sequential layers_;
 
@@ -85,28 +79,12 @@ class ImageClassifier : public Model {
   std::span<const float> input_gradient_;
 };
 
-/// A classifier of convolutions, each with 2 × 2 max pooling and ReLU, then a hidden dense layer
-/// and the output layer.
-class ConvolutionalClassifier : public ImageClassifier {
- protected:
-  /// Convolutions of one kernel size. `channels` lists their output channels.
-  struct Convolutions {
-    std::string model;       ///< Name of the model, for error messages.
-    std::size_t least_side;  ///< Smallest allowed side of an image, in pixels.
-    std::size_t kernel;
-    std::size_t padding = 0;
-    std::vector<std::size_t> channels;
-  };
-
-  /// `device` outlives the model. Errors: UsageError if images are smaller than least_side.
-  ConvolutionalClassifier(Device& device, const ImageModelOptions& options,
-                          const Convolutions& convolutions);
-};
-
 /// A classifier of two hidden dense layers with ReLU: pixels - hidden - hidden - classes.
 class Mlp final : public ImageClassifier {
  public:
   static ModelEntry entry();
+  /// The layers of all stages.
+  static ImageNetwork network(const ImageModelOptions& options);
 
   /// `device` outlives the model.
   Mlp(Device& device, const ImageModelOptions& options);
@@ -122,23 +100,29 @@ class Mlp final : public ImageClassifier {
 ///
 /// Source: LeCun et al., "Gradient-Based Learning Applied to Document Recognition", 1998, with ReLU
 ///         and max pooling instead of tanh and averages.
-class Lenet final : public ConvolutionalClassifier {
+class Lenet final : public ImageClassifier {
  public:
   static ModelEntry entry();
+  /// Errors: UsageError if images are smaller than 16 × 16.
+  static ImageNetwork network(const ImageModelOptions& options);
 
-  /// `device` outlives the model. Errors: UsageError if images are smaller than 16 × 16.
-  Lenet(Device& device, const ImageModelOptions& options);
+  /// `device` outlives the model. Errors: those of `network`.
+  Lenet(Device& device, const ImageModelOptions& options)
+      : ImageClassifier(device, options, network(options)) {}
 };
 
 /// A convolutional network for small colour photographs: three 3 × 3 convolutions of 24, 48 and 64
 /// channels that keep the size of the image, each with 2 × 2 max pooling and ReLU, then a hidden
 /// dense layer and the output layer.
-class Convnet final : public ConvolutionalClassifier {
+class Convnet final : public ImageClassifier {
  public:
   static ModelEntry entry();
+  /// Errors: UsageError for images smaller than 8 × 8.
+  static ImageNetwork network(const ImageModelOptions& options);
 
-  /// Errors: UsageError for images smaller than 8 × 8. `device` outlives the model.
-  Convnet(Device& device, const ImageModelOptions& options);
+  /// `device` outlives the model. Errors: those of `network`.
+  Convnet(Device& device, const ImageModelOptions& options)
+      : ImageClassifier(device, options, network(options)) {}
 };
 
 /// A residual network: a first convolution, stages of residual blocks, the mean over all pixels,
@@ -152,22 +136,25 @@ class Resnet final : public ImageClassifier {
   struct Stages {
     std::vector<std::size_t> channels;  ///< Output channels of each stage.
     std::size_t blocks;                 ///< Number of blocks per stage.
-    ResidualBlock::Shortcut shortcut;   ///< Kind of shortcut in blocks that change the size.
+    ImageNetwork::Shortcut shortcut;    ///< Kind of shortcut in blocks that change the size.
   };
 
   static constexpr std::size_t kLargeSide = 64;
 
   /// A network of 20 layers with 16, 32 and 64 channels and padded shortcuts (option A), for CIFAR.
   static ModelEntry entry20();
-  static Stages stages20() { return {{16, 32, 64}, 3, ResidualBlock::Shortcut::kPadded}; }
+  static Stages stages20() { return {{16, 32, 64}, 3, ImageNetwork::Shortcut::kPadded}; }
+  static ImageNetwork network20(const ImageModelOptions& o) { return network(o, stages20()); }
   /// A network of 18 layers with 64 to 512 channels and projections (option B), for photographs.
   static ModelEntry entry18();
-  static Stages stages18() {
-    return {{64, 128, 256, 512}, 2, ResidualBlock::Shortcut::kProjection};
-  }
+  static Stages stages18() { return {{64, 128, 256, 512}, 2, ImageNetwork::Shortcut::kProjection}; }
+  static ImageNetwork network18(const ImageModelOptions& o) { return network(o, stages18()); }
+  /// Errors: UsageError for images smaller than 8 × 8.
+  static ImageNetwork network(const ImageModelOptions& options, const Stages& stages);
 
-  /// Errors: UsageError for images smaller than 8 × 8. `device` outlives the model.
-  Resnet(Device& device, const ImageModelOptions& options, const Stages& stages);
+  /// `device` outlives the model. Errors: those of `network`.
+  Resnet(Device& device, const ImageModelOptions& options, const Stages& stages)
+      : ImageClassifier(device, options, network(options, stages)) {}
 };
 
 }  // namespace kolo::trainer

@@ -7,7 +7,7 @@
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
 #include "trainer/layers/images.h"
-#include "trainer/layers/residual_block.h"
+#include "trainer/models/image_network.h"
 
 namespace kolo::trainer {
 namespace {
@@ -94,7 +94,7 @@ TEST(PaddedShortcutTest, TakesEverySecondPixelAndAddsChannelsOfZeros) {
   check_layer(layer, none, random_values(6, 2));
 }
 
-class ResidualBlockTest : public testing::TestWithParam<ResidualBlock::Shortcut> {};
+class ResidualBlockTest : public testing::TestWithParam<ImageNetwork::Shortcut> {};
 
 TEST_P(ResidualBlockTest, GradientsMatchDifferences) {
   // Batch norm of few rows has a large curvature, and ReLU has kinks. The test therefore uses small
@@ -103,14 +103,11 @@ TEST_P(ResidualBlockTest, GradientsMatchDifferences) {
     SCOPED_TRACE(stride);
     Device device;
     ParameterSet parameters(3);
-    ResidualBlock block(device, parameters, "block",
-                        {.images = 4,
-                         .height = 6,
-                         .width = 5,
-                         .input_channels = 4,
-                         .output_channels = stride * 4,
-                         .stride = stride,
-                         .shortcut = GetParam()});
+    ImageNetwork network({.images = 4, .height = 6, .width = 5, .channels = 4});
+    network.residual_block("block",
+                           {.channels = stride * 4, .stride = stride, .shortcut = GetParam()});
+    Sequential block;
+    append_layers(block, device, parameters, network.layers());
     parameters.own_gradients();
     std::vector<float> input = random_values(4 * 6 * 5 * 4, 8);
     const std::size_t outputs = block.forward(input, {}).size();
@@ -128,8 +125,8 @@ TEST_P(ResidualBlockTest, GradientsMatchDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shortcuts, ResidualBlockTest,
-                         testing::Values(ResidualBlock::Shortcut::kPadded,
-                                         ResidualBlock::Shortcut::kProjection));
+                         testing::Values(ImageNetwork::Shortcut::kPadded,
+                                         ImageNetwork::Shortcut::kProjection));
 
 }  // namespace
 }  // namespace kolo::trainer
