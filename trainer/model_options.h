@@ -43,7 +43,7 @@ inline std::vector<ConfigOption> model_options(ModelOptions& c) {
       {"--row-gradients", &c.row_gradients,
        "on: gradients of tables of words, users and items are the rows that a step used, and only "
        "these are sent and updated"},
-      {"--sync-batch-norm", &c.sync_batch_norm,
+      {"--sync-batch-norm", &c.sync_batch_norm, kAny, kNotOnGpus,
        "on: batch norm takes its statistics over the samples of all ranks (resnet)"},
   };
 }

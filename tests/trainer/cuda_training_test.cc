@@ -29,6 +29,12 @@ class CudaTrainingTest : public testing::TestWithParam<const char*> {
     config_.batch = 12;
   }
 
+  /// A bound of the difference of two courses. Batch norm over 12 images passes errors on to all of
+  /// them, which a factor of 3 allows for.
+  double share(double bound) const {
+    return GetParam() == std::string("resnet20") ? 3.0 * bound : bound;
+  }
+
   Summary run_on(const std::string& device, const Config& config) {
     Config changed = config;
     changed.runtime.device = device;
@@ -44,14 +50,14 @@ TEST_P(CudaTrainingTest, FollowsTheProcessorInFloat32) {
   const Summary cuda = run_on("cuda", config_);
   EXPECT_EQ(cuda.device, "cuda");
   EXPECT_EQ(cuda.precision, "float32");
-  expect_same_course(cuda, run_on("cpu", config_), 0.01);
+  expect_same_course(cuda, run_on("cpu", config_), share(0.01));
 }
 
 TEST_P(CudaTrainingTest, PassesAddUpAsOnTheProcessor) {
   config_.batch = 4;
   config_.accumulation = 3;
   const Summary cuda = run_on("cuda", config_);
-  expect_same_course(cuda, run_on("cpu", config_), 0.01);
+  expect_same_course(cuda, run_on("cpu", config_), share(0.01));
   config_.cuda_graph = true;
   EXPECT_EQ(run_on("cuda", config_).weights_hash, cuda.weights_hash);
 }
@@ -64,9 +70,9 @@ TEST_P(CudaTrainingTest, FollowsTheProcessorInBFloat16) {
   config_.precision = "bfloat16";
   const Summary cuda = run_on("cuda", config_);
   EXPECT_EQ(cuda.precision, "bfloat16");
-  expect_same_course(cuda, cpu, 0.10);
+  expect_same_course(cuda, cpu, share(0.10));
   config_.gradients = "bfloat16";
-  expect_same_course(run_on("cuda", config_), cpu, 0.10);
+  expect_same_course(run_on("cuda", config_), cpu, share(0.10));
 }
 
 // Bound: 11 bits instead of 8, an eighth of the error above; 5 % allows for AdamW's steps. With the
@@ -78,7 +84,7 @@ TEST_P(CudaTrainingTest, FollowsTheProcessorInFloat16) {
   const Summary cuda = run_on("cuda", config_);
   EXPECT_EQ(cuda.skipped_steps, 0u);
   EXPECT_EQ(cuda.loss_scale, 512.0);
-  expect_same_course(cuda, cpu, 0.05);
+  expect_same_course(cuda, cpu, share(0.05));
 }
 
 // Skipped steps halve the scale, and training continues.
@@ -138,13 +144,14 @@ TEST_P(CudaTrainingTest, GoesOnFromACheckpointOfEitherDevice) {
       if (first == std::string("cuda") && second == std::string("cuda")) {
         EXPECT_EQ(resumed.weights_hash, whole.weights_hash);
       }
-      expect_same_course(resumed, whole, 0.01);
+      expect_same_course(resumed, whole, share(0.01));
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, CudaTrainingTest,
-                         testing::Values("mlp", "lenet", "gpt", "gpt_of_byte_pairs"),
+                         testing::Values("mlp", "lenet", "convnet", "resnet20", "gpt",
+                                         "gpt_of_byte_pairs"),
                          [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace

@@ -33,6 +33,15 @@ auto is_below(std::size_t count) {
   return [count](std::int32_t value) { return value >= 0 && std::cmp_less(value, count); };
 }
 
+// Parameters with the names and shapes of a model's buffers.
+std::unique_ptr<ParameterSet> buffers_as_parameters(const ParameterSet& model) {
+  auto parameters = std::make_unique<ParameterSet>(std::nullopt);
+  for (const Buffer& buffer : model.buffers()) {
+    parameters->add(buffer.name, buffer.value.shape(), {});
+  }
+  return parameters;
+}
+
 const CudaModelOptions& checked(const CudaModelOptions& options) {
   check(options.dtype == DType::kFloat32 || is_16bit_float(options.dtype),
         "a model on a CUDA device computes in float32, bfloat16 or float16");
@@ -40,6 +49,18 @@ const CudaModelOptions& checked(const CudaModelOptions& options) {
 }
 
 }  // namespace
+
+std::unique_ptr<ParameterSet> copy_of(const ParameterSet& parameters) {
+  auto copy = std::make_unique<ParameterSet>(std::nullopt);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    copy->add(parameters[i].name(), parameters[i].shape(), {});
+  }
+  for (const Buffer& buffer : parameters.buffers()) {
+    copy->add_buffer(buffer.name, buffer.value.shape(), 0.0f);
+  }
+  copy->copy_values(parameters);
+  return copy;
+}
 
 BatchPlan plan_batch(const BatchShape& shape) {
   constexpr std::size_t kAlignment = 256;
@@ -100,12 +121,15 @@ const BatchHeader* BatchStaging::header() const {
 DeviceInputs BatchStaging::inputs() const {
   const std::byte* const at = batch_.data() + plan_.inputs;
   if (shape_.vocabulary == 0) {
-    return {
-        .pixels = reinterpret_cast<const std::uint8_t*>(at), .tokens = nullptr, .order = nullptr};
+    return {.pixels = reinterpret_cast<const std::uint8_t*>(at),
+            .tokens = nullptr,
+            .order = nullptr,
+            .header = header()};
   }
   return {.pixels = nullptr,
           .tokens = reinterpret_cast<const std::int32_t*>(at),
-          .order = reinterpret_cast<const std::int32_t*>(batch_.data() + plan_.order)};
+          .order = reinterpret_cast<const std::int32_t*>(batch_.data() + plan_.order),
+          .header = header()};
 }
 const std::int32_t* BatchStaging::targets() const {
   return reinterpret_cast<const std::int32_t*>(batch_.data() + plan_.targets);
@@ -212,23 +236,46 @@ CudaModel::CudaModel(Base base)
       host_parameters_(std::move(base.parameters)),
       parameters_(*host_parameters_, device_, *stream_, options_.dtype,
                   options_.plan(*host_parameters_)),
+      host_buffers_(buffers_as_parameters(*host_parameters_)),
+      buffers_(*host_buffers_, device_, *stream_, DType::kFloat32),
       batch_(device_, *stream_, base.batch),
       loss_(device_, *stream_, context_, batch_,
             {.rows = rows_, .classes = classes_, .stride = base.logits_stride}) {
   for (std::size_t kind = 0; kind < kPassKinds; ++kind) {
     recordings_.push_back({.graph = StepGraph({stream_->native()})});
   }
-  parameters_.upload();
+  upload_parameters();
 }
 
 void CudaModel::upload_parameters() {
   const CudaDeviceGuard guard(device_index_);
   parameters_.upload();
+  upload_buffers();
 }
 
 void CudaModel::download_parameters() {
   const CudaDeviceGuard guard(device_index_);
   parameters_.download();
+  download_buffers();
+}
+
+void CudaModel::upload_buffers() {
+  if (host_buffers_->size() == 0) return;
+  const CudaDeviceGuard guard(device_index_);
+  for (std::size_t i = 0; i < host_buffers_->size(); ++i) {
+    std::ranges::copy(host_parameters_->buffers()[i].value.span(),
+                      (*host_buffers_)[i].value().begin());
+  }
+  buffers_.upload();
+}
+
+void CudaModel::download_buffers() {
+  if (host_buffers_->size() == 0) return;
+  const CudaDeviceGuard guard(device_index_);
+  buffers_.download();
+  for (std::size_t i = 0; i < host_buffers_->size(); ++i) {
+    host_parameters_->buffers()[i].value.assign(std::as_const(*host_buffers_)[i].value());
+  }
 }
 
 void CudaModel::bind_gradient(std::size_t index, void* memory, DType dtype) {
@@ -285,7 +332,9 @@ void CudaModel::forward_backward(const TensorView& inputs, const TensorView& tar
 void CudaModel::evaluate(const TensorView& inputs, const TensorView& targets) {
   const CudaDeviceGuard guard(device_index_);
   load(inputs, targets, {});
-  loss_.evaluate(forward(batch_.inputs()));
+  DeviceInputs held_out = batch_.inputs();
+  held_out.is_training = false;
+  loss_.evaluate(forward(held_out));
 }
 
 LossSums CudaModel::take_sums() {

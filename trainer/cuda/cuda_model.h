@@ -68,11 +68,13 @@ struct BatchPlan {
 };
 BatchPlan plan_batch(const BatchShape& shape);
 
-/// The inputs of a batch in device memory.
+/// The inputs of a pass in device memory.
 struct DeviceInputs {
   const std::uint8_t* pixels;  ///< Null for tokens.
   const std::int32_t* tokens;  ///< Null for pixels.
   const std::int32_t* order;   ///< That of `order_rows`; null for pixels.
+  const BatchHeader* header;
+  bool is_training = true;  ///< Whether layers collect statistics.
 };
 
 /// Copies batches to a fixed buffer on the device. It alternates between two pinned buffers, so
@@ -229,9 +231,9 @@ class CudaModel {
   CudaModel(const CudaModel&) = delete;
   CudaModel& operator=(const CudaModel&) = delete;
 
-  /// The parameters on the host. Their values equal those on the device after construction,
-  /// `upload_parameters` and `download_parameters`, and are stale at other times. Their gradients
-  /// are unused.
+  /// The parameters on the host. Their values, and buffers, equal those on the device after
+  /// construction, `upload_parameters` and `download_parameters`, and are stale at other times.
+  /// Their gradients are unused.
   ParameterSet& parameters() { return *host_parameters_; }
   const ParameterSet& parameters() const { return *host_parameters_; }
 
@@ -239,6 +241,9 @@ class CudaModel {
   void upload_parameters();
   /// Copies values from the device to the host, as for a hash or generated text. Blocks.
   void download_parameters();
+  /// These copy the buffers only. Both block if there are some.
+  void upload_buffers();
+  void download_buffers();
 
   /// As DeviceParameters::bind_gradient.
   void bind_gradient(std::size_t index, void* memory, DType dtype = DType::kFloat32);
@@ -282,6 +287,8 @@ class CudaModel {
   Stream& device_stream() { return *stream_; }
   Context& context() { return context_; }
   DeviceParameters& device_parameters() { return parameters_; }
+  /// The buffers by name; they have no gradients.
+  DeviceParameters& device_buffers() { return buffers_; }
 
  protected:
   /// Uploads the parameters. Errors: UsageError for a dtype other than those of
@@ -316,6 +323,8 @@ class CudaModel {
   Context context_;
   std::unique_ptr<ParameterSet> host_parameters_;
   DeviceParameters parameters_;
+  std::unique_ptr<ParameterSet> host_buffers_;  // the buffers as parameters, which travel alike
+  DeviceParameters buffers_;
   BatchStaging batch_;
   Loss loss_;
   ReadyHook hook_;
@@ -324,42 +333,37 @@ class CudaModel {
   double counted_rows_ = 0.0;          // rows counted since the last `take_sums`
 };
 
-/// Makes a model M with the initial parameters of a `HostModel`, and uploads these. `host_shape`
-/// has one sample, because the host model computes nothing. Errors: UsageError if `device` is not a
-/// CUDA device; those of the model on the processor.
-template <typename M, typename HostModel, typename Shape>
+/// A copy of the parameters and buffers of a model on the processor.
+std::unique_ptr<ParameterSet> copy_of(const ParameterSet& parameters);
+
+/// Makes a model M of `shapes` with the parameters and buffers `initial`, and uploads these. They
+/// are those of a model on the processor, of one sample, because it computes nothing. Errors:
+/// UsageError if `device` is not a CUDA device.
+template <typename M, typename... Shapes>
 std::unique_ptr<CudaModel> make_model(kolo::Device& device, const CudaModelOptions& options,
-                                      const Shape& shape, const Shape& host_shape,
-                                      const BatchShape& batch, std::size_t classes,
-                                      std::size_t logits_stride) {
-  auto parameters = std::make_unique<ParameterSet>(shape.seed);
-  {
-    trainer::Device processor;
-    const HostModel host(processor, host_shape);
-    for (std::size_t i = 0; i < host.parameters().size(); ++i) {
-      parameters->add(host.parameters()[i].name(), host.parameters()[i].shape(), {});
-    }
-    parameters->copy_values(host.parameters());
-  }
+                                      const ParameterSet& initial, const BatchShape& batch,
+                                      std::size_t classes, std::size_t logits_stride,
+                                      const Shapes&... shapes) {
   auto stream = std::make_unique<CudaStream>(as_cuda(*device.make_stream()).device());
   const CudaDeviceGuard guard(stream->device());
   return std::make_unique<M>(CudaModel::Base{.device = device,
                                              .stream = std::move(stream),
                                              .options = options,
-                                             .parameters = std::move(parameters),
+                                             .parameters = copy_of(initial),
                                              .batch = batch,
                                              .classes = classes,
                                              .logits_stride = logits_stride},
-                             shape);
+                             shapes...);
 }
 
 /// These make models for batches of `shape`. Errors: UsageError for an invalid dtype, or for a
 /// shape that the model does not accept; KoloError(kResources) if the device has too little memory.
 std::unique_ptr<CudaModel> make_gpt(kolo::Device& device, const Gpt::Options& shape,
                                     const CudaModelOptions& options);
-std::unique_ptr<CudaModel> make_mlp(kolo::Device& device, const ImageModelOptions& shape,
-                                    const CudaModelOptions& options);
-std::unique_ptr<CudaModel> make_lenet(kolo::Device& device, const ImageModelOptions& shape,
-                                      const CudaModelOptions& options);
+/// A function that describes a network for images of some shape, such as Lenet::network.
+using DescribeNetwork = ImageNetwork (*)(const ImageModelOptions& options);
+std::unique_ptr<CudaModel> make_image_model(kolo::Device& device, DescribeNetwork describe,
+                                            const ImageModelOptions& shape,
+                                            const CudaModelOptions& options);
 
 }  // namespace kolo::trainer::cuda

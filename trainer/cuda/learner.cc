@@ -14,12 +14,12 @@
 #include "comm/device/device.h"
 #include "trainer/catalog.h"
 #include "trainer/checkpoint/state_visitor.h"
-#include "trainer/checkpoint/stored_weights.h"
 #include "trainer/config.h"
 #include "trainer/cuda/cuda_model.h"
 #include "trainer/cuda/updater.h"
 #include "trainer/errors.h"
 #include "trainer/loop/parameter_exchange.h"
+#include "trainer/loop/rank_means.h"
 #include "trainer/models/gpt.h"
 #include "trainer/models/image_models.h"
 #include "trainer/parameter_set.h"
@@ -50,16 +50,19 @@ struct Entry {
   Maker make;
 };
 
+template <DescribeNetwork kDescribe>
+std::unique_ptr<CudaModel> make_image_model(kolo::Device& device, const ModelSetting& setting,
+                                            const CudaModelOptions& options) {
+  return make_image_model(device, kDescribe, image_model_options(setting), options);
+}
+
 /// All models on a CUDA device. To add one, add an entry here.
 constexpr Entry kModels[] = {
-    {"mlp",
-     [](kolo::Device& device, const ModelSetting& setting, const CudaModelOptions& options) {
-       return make_mlp(device, image_model_options(setting), options);
-     }},
-    {"lenet",
-     [](kolo::Device& device, const ModelSetting& setting, const CudaModelOptions& options) {
-       return make_lenet(device, image_model_options(setting), options);
-     }},
+    {"mlp", make_image_model<Mlp::network>},
+    {"lenet", make_image_model<Lenet::network>},
+    {"convnet", make_image_model<Convnet::network>},
+    {"resnet20", make_image_model<Resnet::network20>},
+    {"resnet18", make_image_model<Resnet::network18>},
     {"gpt",
      [](kolo::Device& device, const ModelSetting& setting, const CudaModelOptions& options) {
        return make_gpt(device, Gpt::options(setting), options);
@@ -151,6 +154,7 @@ class CudaLearner final : public Learner, private Stateful {
       : model_(make_model(config.model, device_of(runtime), model_setting(config, task),
                           model_options(config, runtime))),
         updater_(make_updater(config, runtime, model_->device_parameters())),
+        means_(runtime, model_->parameters()),
         averages_(device_of(runtime), model_->stream()),
         values_(device_of(runtime), model_->stream()) {
     values_.start();
@@ -189,6 +193,15 @@ class CudaLearner final : public Learner, private Stateful {
     values_.stop();
     return report;
   }
+  void begin_evaluation() override {
+    model_->download_buffers();
+    means_.begin(false);
+    model_->upload_buffers();
+  }
+  void end_evaluation() override {
+    means_.end();
+    model_->upload_buffers();
+  }
   void evaluate(const Batch& batch) override {
     model_->evaluate(batch.inputs[0], batch.targets[0]);
   }
@@ -203,11 +216,8 @@ class CudaLearner final : public Learner, private Stateful {
 
  private:
   void visit_state(StateVisitor& visitor) override {
-    ParameterSet& values = model_->parameters();
     model_->download_parameters();
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      visitor.shared(kWeights + values[i].name(), values[i].shape(), values[i].value());
-    }
+    means_.visit_state(visitor, false);
     if (visitor.is_restoring()) model_->upload_parameters();
     sums_ += model_->take_sums();
     visitor.part_of_sum("loss", sums_.loss);
@@ -218,7 +228,8 @@ class CudaLearner final : public Learner, private Stateful {
 
   std::unique_ptr<CudaModel> model_;
   std::unique_ptr<DeviceUpdater> updater_;
-  LossSums sums_;  // of batches before the last visit of the state
+  RankMeans means_;  // of the buffers
+  LossSums sums_;    // of batches before the last visit of the state
   // These measure how long the model's stream waits for averages, and for values of other ranks.
   StreamStopwatch averages_, values_;
 };

@@ -28,6 +28,8 @@ inline float unit_roundoff(DType dtype) {
 
 inline constexpr DType kActivationTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
+inline float* floats(const DeviceMemory& memory) { return reinterpret_cast<float*>(memory.data()); }
+
 /// A test on the first GPU. It is skipped if there is no GPU.
 class CudaTest : public testing::Test {
  protected:

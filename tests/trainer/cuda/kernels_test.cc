@@ -19,8 +19,6 @@
 namespace kolo::trainer::cuda {
 namespace {
 
-float* floats(const DeviceMemory& memory) { return reinterpret_cast<float*>(memory.data()); }
-
 class KernelTest : public CudaTest, public testing::WithParamInterface<DType> {
  protected:
   DType dtype() const { return GetParam(); }
@@ -234,11 +232,11 @@ TEST_P(KernelTest, BiasAndActivation) {
     for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kGelu}) {
       const std::size_t count = 9 * width;
       const auto x = encode(dtype(), random_values(count, 1));
-      auto gradient = encode(dtype(), random_values(count, 2));
+      const auto dy = encode(dtype(), random_values(count, 2));
       const auto bias = random_values(width, 3);
-      std::vector<std::byte> before(x.size()), y(x.size());
+      std::vector<std::byte> before(x.size()), y(x.size()), dx(x.size());
       const DeviceMemory dev_x = upload(x), dev_bias = upload(bias), dev_before = room(x.size()),
-                         dev_y = room(x.size()), dev_gradient = upload(gradient);
+                         dev_y = room(x.size()), dev_dy = upload(dy), dev_dx = room(x.size());
       BiasActivation step{.activation = activation,
                           .dtype = dtype(),
                           .rows = 9,
@@ -255,10 +253,11 @@ TEST_P(KernelTest, BiasAndActivation) {
       bias_activation(native(), step);
       EXPECT_EQ(download<std::byte>(dev_before.data(), before.size()), before);
       expect_close(activations(dev_y, count), decode(dtype(), y), bound(16), "y");
-      reference::activation_backward(activation, dtype(), before.data(), count, gradient.data());
-      activation_backward(native(), activation, dtype(), dev_before.data(), count,
-                          dev_gradient.data());
-      expect_close(activations(dev_gradient, count), decode(dtype(), gradient), bound(16), "dx");
+      reference::activation_backward(activation, dtype(), before.data(), count, dy.data(),
+                                     dx.data());
+      activation_backward(native(), activation, dtype(), dev_before.data(), count, dev_dy.data(),
+                          dev_dx.data());
+      expect_close(activations(dev_dx, count), decode(dtype(), dx), bound(16), "dx");
     }
   }
 }

@@ -16,8 +16,6 @@ namespace {
 
 constexpr float kBound = 1e-4f;
 
-float* floats(const DeviceMemory& memory) { return reinterpret_cast<float*>(memory.data()); }
-
 class LayerTest : public CudaTest {
  protected:
   void SetUp() override {

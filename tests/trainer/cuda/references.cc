@@ -88,10 +88,10 @@ void bias_activation(const BiasActivation& s) {
 }
 
 void activation_backward(Activation activation, DType dtype, const void* before, std::size_t count,
-                         void* gradient) {
-  std::vector<float> g = load(dtype, gradient, count);
+                         const void* dy, void* dx) {
+  std::vector<float> g = load(dtype, dy, count);
   multiply_elements(g, activate_all(activation, load(dtype, before, count)).slope, g);
-  store(dtype, g, gradient);
+  store(dtype, g, dx);
 }
 
 void causal_softmax(const CausalSoftmax& s) {

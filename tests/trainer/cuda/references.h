@@ -27,7 +27,7 @@ namespace reference {
 
 void bias_activation(const BiasActivation& step);
 void activation_backward(Activation activation, DType dtype, const void* before, std::size_t count,
-                         void* gradient);
+                         const void* dy, void* dx);
 void causal_softmax(const CausalSoftmax& step);
 void causal_softmax_backward(const CausalSoftmaxBackward& step);
 void sum_columns(const ColumnSums& sums);

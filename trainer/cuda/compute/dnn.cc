@@ -44,27 +44,32 @@ FilterDescriptor make_filter(DType dtype, std::size_t outputs, std::size_t kerne
   return handle;
 }
 
-// Makes the descriptor of a convolution with stride 1, no padding and float32 accumulation.
-ConvolutionDescriptor make_convolution(DType dtype) {
+// Makes the descriptor of a convolution with float32 accumulation.
+ConvolutionDescriptor make_convolution(DType dtype, const Conv2d::Options& o) {
+  const int padding = narrow<int>(o.padding), stride = narrow<int>(o.stride);
   const cudnnMathType_t math = is_16bit_float(dtype) ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH;
   cudnnConvolutionDescriptor_t descriptor = nullptr;
   check_dnn(cudnnCreateConvolutionDescriptor(&descriptor), "cudnnCreateConvolutionDescriptor");
   ConvolutionDescriptor handle(descriptor);
-  check_dnn(cudnnSetConvolution2dDescriptor(descriptor, 0, 0, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION,
-                                            CUDNN_DATA_FLOAT),
+  check_dnn(cudnnSetConvolution2dDescriptor(descriptor, padding, padding, stride, stride, 1, 1,
+                                            CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
             "cudnnSetConvolution2dDescriptor");
   check_dnn(cudnnSetConvolutionMathType(descriptor, math), "cudnnSetConvolutionMathType");
   return handle;
 }
 
-// Makes the descriptor of 2 x 2 max pooling. It is deterministic: among equal values, the same one
-// gets the gradient in every run.
-PoolingDescriptor make_max_pooling() {
+// Makes the descriptor of pooling. It is deterministic: among equal values, the same one gets the
+// gradient in every run.
+PoolingDescriptor make_pooling(const PoolingShape& s) {
+  const int padding = narrow<int>(s.padding), stride = narrow<int>(s.stride);
   cudnnPoolingDescriptor_t descriptor = nullptr;
   check_dnn(cudnnCreatePoolingDescriptor(&descriptor), "cudnnCreatePoolingDescriptor");
   PoolingDescriptor handle(descriptor);
-  check_dnn(cudnnSetPooling2dDescriptor(descriptor, CUDNN_POOLING_MAX_DETERMINISTIC,
-                                        CUDNN_PROPAGATE_NAN, 2, 2, 0, 0, 2, 2),
+  const cudnnPoolingMode_t mode =
+      s.takes_mean ? CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING : CUDNN_POOLING_MAX_DETERMINISTIC;
+  check_dnn(cudnnSetPooling2dDescriptor(descriptor, mode, CUDNN_PROPAGATE_NAN,
+                                        narrow<int>(s.window_height), narrow<int>(s.window_width),
+                                        padding, padding, stride, stride),
             "cudnnSetPooling2dDescriptor");
   return handle;
 }
@@ -122,15 +127,14 @@ void Dnn::reserve(std::size_t bytes) {
   if (bytes > workspace_.bytes()) workspace_ = device_.allocate(bytes, MemoryKind::kDevice);
 }
 
-Convolution::Convolution(Dnn& dnn, DType dtype, const ConvolutionShape& s)
+Convolution::Convolution(Dnn& dnn, DType dtype, const Conv2d::Options& s)
     : dnn_(dnn),
       x_(make_images(dtype, s.images, s.height, s.width, s.input_channels)),
-      y_(make_images(dtype, s.images, s.height - s.kernel + 1, s.width - s.kernel + 1,
-                     s.output_channels)),
+      y_(make_images(dtype, s.images, s.output_height(), s.output_width(), s.output_channels)),
       filter_(make_filter(dtype, s.output_channels, s.kernel, s.input_channels)),
-      for_forward_(make_convolution(dtype)),
-      for_filter_(make_convolution(dtype)),
-      for_data_(make_convolution(dtype)) {
+      for_forward_(make_convolution(dtype, s)),
+      for_filter_(make_convolution(dtype, s)),
+      for_data_(make_convolution(dtype, s)) {
   int count = 0;
   std::array<cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT> forward{};
   check_dnn(cudnnGetConvolutionForwardAlgorithm_v7(
@@ -177,19 +181,19 @@ void Convolution::backward_data(const void* dy, const void* filter, void* dx) {
             "cudnnConvolutionBackwardData");
 }
 
-MaxPooling::MaxPooling(Dnn& dnn, DType dtype, const PoolingShape& s)
+Pooling::Pooling(Dnn& dnn, DType dtype, const PoolingShape& s)
     : dnn_(dnn),
       x_(make_images(dtype, s.images, s.height, s.width, s.channels)),
-      y_(make_images(dtype, s.images, s.height / 2, s.width / 2, s.channels)),
-      pooling_(make_max_pooling()) {}
+      y_(make_images(dtype, s.images, s.output_height(), s.output_width(), s.channels)),
+      pooling_(make_pooling(s)) {}
 
-void MaxPooling::forward(const void* x, void* y) {
+void Pooling::forward(const void* x, void* y) {
   check_dnn(
       cudnnPoolingForward(dnn_.handle(), pooling_.get(), &kOne, x_.get(), x, &kZero, y_.get(), y),
       "cudnnPoolingForward");
 }
 
-void MaxPooling::backward(const void* x, const void* y, const void* dy, void* dx) {
+void Pooling::backward(const void* x, const void* y, const void* dy, void* dx) {
   check_dnn(cudnnPoolingBackward(dnn_.handle(), pooling_.get(), &kOne, y_.get(), y, y_.get(), dy,
                                  x_.get(), x, &kZero, x_.get(), dx),
             "cudnnPoolingBackward");

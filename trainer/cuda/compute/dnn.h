@@ -9,6 +9,7 @@
 #include "comm/base/log.h"
 #include "comm/base/unique_handle.h"
 #include "comm/device/device.h"
+#include "trainer/layers/images.h"
 
 namespace kolo::trainer::cuda {
 
@@ -57,31 +58,22 @@ class Dnn {
   DnnHandle handle_;
 };
 
-struct ConvolutionShape {
-  std::size_t images;
-  std::size_t height;
-  std::size_t width;
-  std::size_t input_channels;  ///< A multiple of kChannelMultiple, like output_channels.
-  std::size_t output_channels;
-  std::size_t kernel;
-};
-
 /// cuDNN's matrix units process channels in groups of this size. A layer pads its input channels
 /// with zeros to a multiple. Output channels must be a multiple, because the next layer reads them.
 inline constexpr std::size_t kChannelMultiple = 8;
 
-/// Convolution of NHWC images by cuDNN with stride 1 and without padding, accumulated in float32.
-/// It uses the algorithm that cuDNN expects to be fastest, among those that are deterministic and
-/// whose workspace fits.
+/// Convolution of NHWC images by cuDNN, accumulated in float32. It uses the algorithm that cuDNN
+/// expects to be fastest, among those that are deterministic and whose workspace fits.
 ///
 /// Shape:   x is [images, height, width, input_channels], filter [output_channels, kernel, kernel,
-///          input_channels], y [images, height - kernel + 1, width - kernel + 1, output_channels];
-///          all are of `dtype` in device memory, aligned to 16 bytes. Results are overwritten.
+///          input_channels], y [images, output_height, output_width, output_channels]; all are of
+///          `dtype` in device memory, aligned to 16 bytes. Channels are multiples of
+///          kChannelMultiple. Results are overwritten.
 /// Threads: one. Stream: that of `dnn`, which outlives it.
 /// Errors:  KoloError with cuDNN's text, or if cuDNN has no suitable algorithm.
 class Convolution {
  public:
-  Convolution(Dnn& dnn, DType dtype, const ConvolutionShape& shape);
+  Convolution(Dnn& dnn, DType dtype, const Conv2d::Options& shape);
 
   void forward(const void* x, const void* filter, void* y);
   void backward_filter(const void* x, const void* dy, void* dfilter);
@@ -102,17 +94,25 @@ struct PoolingShape {
   std::size_t height;
   std::size_t width;
   std::size_t channels;
+  std::size_t window_height;
+  std::size_t window_width;
+  std::size_t stride = 1;
+  std::size_t padding = 0;  ///< Rows and columns on each side, which are never the largest.
+  bool takes_mean = false;  ///< Whether y is the mean of a window, not its largest value.
+
+  std::size_t output_height() const { return (height + 2 * padding - window_height) / stride + 1; }
+  std::size_t output_width() const { return (width + 2 * padding - window_width) / stride + 1; }
 };
 
-/// Max pooling of NHWC images by cuDNN: the largest value of each 2 x 2 window. An odd last row or
-/// column is dropped.
+/// Pooling of NHWC images by cuDNN. Rows and columns at the end that fill no window are dropped.
 ///
-/// Shape:   x is [images, height, width, channels], y [images, height / 2, width / 2, channels],
-///          both of `dtype` in device memory. `backward` reads x and y of the forward pass.
+/// Shape:   x is [images, height, width, channels], y [images, output_height, output_width,
+///          channels], both of `dtype` in device memory. `backward` reads x and y of the forward
+///          pass.
 /// Threads: one. Stream: that of `dnn`, which outlives it. Errors: KoloError with cuDNN's text.
-class MaxPooling {
+class Pooling {
  public:
-  MaxPooling(Dnn& dnn, DType dtype, const PoolingShape& shape);
+  Pooling(Dnn& dnn, DType dtype, const PoolingShape& shape);
 
   void forward(const void* x, void* y);
   void backward(const void* x, const void* y, const void* dy, void* dx);

@@ -30,16 +30,29 @@ __global__ void bias_activation_kernel(Activation activation, std::size_t packs,
 
 template <typename T, int N>
 __global__ void activation_backward_kernel(Activation activation, const T* before,
-                                           std::size_t packs, T* gradient) {
+                                           std::size_t packs, const T* dy, T* dx) {
   const std::size_t pack = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (pack >= packs) return;
   float v[N];
   float g[N];
   load(before + pack * N, v);
-  load(gradient + pack * N, g);
+  load(dy + pack * N, g);
 #pragma unroll
   for (int i = 0; i < N; ++i) g[i] *= slope(activation, v[i]);
-  store(g, gradient + pack * N);
+  store(g, dx + pack * N);
+}
+
+template <typename T, int N>
+__global__ void add_kernel(std::size_t packs, const T* a, const T* b, T* y) {
+  const std::size_t pack = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (pack >= packs) return;
+  float sum[N];
+  float other[N];
+  load(a + pack * N, sum);
+  load(b + pack * N, other);
+#pragma unroll
+  for (int i = 0; i < N; ++i) sum[i] += other[i];
+  store(sum, y + pack * N);
 }
 
 constexpr int kPerThread = 4;
@@ -83,16 +96,29 @@ void bias_activation(NativeStream stream, const BiasActivation& s) {
 }
 
 void activation_backward(NativeStream stream, Activation activation, DType dtype,
-                         const void* before, std::size_t count, void* gradient) {
+                         const void* before, std::size_t count, const void* dy, void* dx) {
   visit_packed(dtype, count, [&](auto element, auto pack) {
     using T = decltype(element);
     constexpr int kPack = decltype(pack)::value;
     const std::size_t packs = count / kPack;
     const auto blocks = static_cast<unsigned>(ceil_div<std::size_t>(packs, kThreads));
     activation_backward_kernel<T, kPack><<<blocks, kThreads, 0, native(stream)>>>(
-        activation, as<T>(before), packs, as<T>(gradient));
+        activation, as<T>(before), packs, as<T>(dy), as<T>(dx));
   });
   check_launch("activation_backward");
+}
+
+void add_elements(NativeStream stream, DType dtype, std::size_t count, const void* a, const void* b,
+                  void* y) {
+  visit_packed(dtype, count, [&](auto element, auto pack) {
+    using T = decltype(element);
+    constexpr int kPack = decltype(pack)::value;
+    const std::size_t packs = count / kPack;
+    const auto blocks = static_cast<unsigned>(ceil_div<std::size_t>(packs, kThreads));
+    add_kernel<T, kPack>
+        <<<blocks, kThreads, 0, native(stream)>>>(packs, as<T>(a), as<T>(b), as<T>(y));
+  });
+  check_launch("add_elements");
 }
 
 void cast(NativeStream stream, const float* from, std::size_t count, DType dtype, void* into) {

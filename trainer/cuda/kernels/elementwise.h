@@ -54,9 +54,14 @@ struct BiasActivation {
 
 void bias_activation(NativeStream stream, const BiasActivation& step);
 
-/// Multiplies `gradient` by activation'(before), element by element.
+/// Computes dx = dy · activation'(before), element by element. `dx` may be `dy`. For ReLU, `before`
+/// may be the result of the activation.
 void activation_backward(NativeStream stream, Activation activation, DType dtype,
-                         const void* before, std::size_t count, void* gradient);
+                         const void* before, std::size_t count, const void* dy, void* dx);
+
+/// Computes y = a + b, `count` elements of `dtype`, aligned to 16 bytes.
+void add_elements(NativeStream stream, DType dtype, std::size_t count, const void* a, const void* b,
+                  void* y);
 
 /// Rounds `count` float32 values to `dtype`, to nearest with ties to even.
 ///

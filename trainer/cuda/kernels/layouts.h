@@ -85,4 +85,58 @@ void pack_filter(NativeStream stream, const FilterShape& shape, const float* par
 void unpack_filter(NativeStream stream, const FilterShape& shape, DType dtype, const void* packed,
                    Into mode, float* parameter);
 
+/// The images of a PaddedShortcut (trainer/layers/images.h): it takes every stride-th row and
+/// column of pixels, and fills added channels with zeros.
+///
+///     input  [images, height, width, input_channels]
+///     output [images, output height, output width, output_channels]
+struct ShortcutShape {
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+  std::size_t images;
+  std::size_t height;
+  std::size_t width;
+  std::size_t input_channels;
+  std::size_t output_channels;
+  std::size_t stride;
+
+  KOLO_HOST_DEVICE constexpr std::size_t output_height() const { return ceil_div(height, stride); }
+  KOLO_HOST_DEVICE constexpr std::size_t output_width() const { return ceil_div(width, stride); }
+  KOLO_HOST_DEVICE constexpr std::size_t input_count() const {
+    return images * height * width * input_channels;
+  }
+  KOLO_HOST_DEVICE constexpr std::size_t output_count() const {
+    return images * output_height() * output_width() * output_channels;
+  }
+  /// The index in the input of element `output`, or kNone in an added channel.
+  KOLO_HOST_DEVICE constexpr std::size_t input_of(std::size_t output) const {
+    const std::size_t channel = output % output_channels;
+    if (channel >= input_channels) return kNone;
+    std::size_t pixel = output / output_channels;
+    const std::size_t x = pixel % output_width();
+    pixel /= output_width();
+    const std::size_t y = pixel % output_height();
+    const std::size_t image = pixel / output_height();
+    return ((image * height + y * stride) * width + x * stride) * input_channels + channel;
+  }
+  /// The index in the output of element `input`, or kNone in a pixel that is not taken.
+  KOLO_HOST_DEVICE constexpr std::size_t output_of(std::size_t input) const {
+    const std::size_t channel = input % input_channels;
+    std::size_t pixel = input / input_channels;
+    const std::size_t x = pixel % width;
+    pixel /= width;
+    const std::size_t y = pixel % height;
+    if (x % stride != 0 || y % stride != 0) return kNone;
+    const std::size_t row = pixel / height * output_height() + y / stride;
+    return (row * output_width() + x / stride) * output_channels + channel;
+  }
+};
+
+/// Computes the output of the shortcut, and the gradient of its input from that of its output. Both
+/// copy elements of `dtype`.
+void take_shortcut(NativeStream stream, DType dtype, const ShortcutShape& shape, const void* x,
+                   void* y);
+void take_shortcut_back(NativeStream stream, DType dtype, const ShortcutShape& shape,
+                        const void* dy, void* dx);
+
 }  // namespace kolo::trainer::cuda

@@ -35,12 +35,9 @@ Linear::Linear(Context& context, DeviceParameters& parameters, DeviceParameter& 
     for_rounded_ = context.blas.find(parameter_shape(Epilogue::kBiasGradient, DType::kBFloat16));
     weight.is_one_product = bias->is_one_product = for_rounded_ != nullptr;
   }
-  // No epilogue computes the derivative of ReLU; a separate kernel does, from the result of ReLU.
-  const bool is_relu = options.input_activation == Activation::kRelu;
   const bool is_gelu = options.input_activation == Activation::kGelu;
   for_input_ = plan(input_shape(is_gelu ? Epilogue::kGeluGradient : Epilogue::kNone),
                     input_shape(Epilogue::kNone));
-  if (is_relu) for_input_.is_fused = false;
   if (has_bias) context.reserve_scratch(column_sum_parts(options.rows) * options.outputs);
 }
 
@@ -162,7 +159,7 @@ void Linear::backward_input(const void* dy, void* dx, const void* before) {
                     {.a = dy, .b = weight_.copy, .d = dx, .aux = const_cast<void*>(before)});
   if (for_input_.is_fused) return;
   activation_backward(context_.stream(), options_.input_activation, context_.dtype(), before,
-                      options_.rows * options_.inputs, dx);
+                      options_.rows * options_.inputs, dx, dx);
 }
 
 }  // namespace kolo::trainer::cuda

@@ -24,7 +24,8 @@ class Linear {
     std::size_t inputs;
     std::size_t outputs;
     Activation activation = Activation::kNone;  ///< Activation of this layer's output.
-    /// Activation of the previous layer, whose derivative `backward_input` includes.
+    /// Activation of the previous layer, whose derivative `backward_input` includes: GELU or none,
+    /// because no product computes that of ReLU.
     Activation input_activation = Activation::kNone;
     bool is_float32_result = false;  ///< Whether y is float32, as for logits.
     /// Elements from one row of y, and of its gradient, to the next; 0: `outputs`. Another stride
@@ -54,7 +55,7 @@ class Linear {
   void backward_parameters(const void* x, const void* dy);
 
   /// Computes the gradient of x or, if there is an input activation, the gradient of that
-  /// activation's input. `before` is that input for GELU, and x for ReLU.
+  /// activation's input, `before`.
   void backward_input(const void* dy, void* dx, const void* before = nullptr);
 
  private:

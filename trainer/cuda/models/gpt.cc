@@ -93,9 +93,10 @@ std::unique_ptr<CudaModel> make_gpt(kolo::Device& device, const Gpt::Options& sh
   host.sequences = 1;
   host.chunk = 1;
   const std::size_t rows = shape.sequences * shape.context;
-  return make_model<CudaGpt, Gpt>(device, options, shape, host,
-                                  {.inputs = rows, .vocabulary = shape.tokens, .rows = rows},
-                                  shape.tokens, logits_stride(shape));
+  trainer::Device processor;
+  return make_model<CudaGpt>(device, options, Gpt(processor, host).parameters(),
+                             {.inputs = rows, .vocabulary = shape.tokens, .rows = rows},
+                             shape.tokens, logits_stride(shape), shape);
 }
 
 }  // namespace kolo::trainer::cuda

@@ -7,8 +7,8 @@
 #include "tests/support/cuda_emulator/device.h"
 #include "tests/support/device/host_device.h"
 
+// The namespace keeps these apart from the classes of a GPU, which the same program may contain.
 namespace kolo {
-/// Keeps these names apart from the GPU's, which the runtime may link.
 inline namespace emulated {
 
 /// The emulated device is always available.
