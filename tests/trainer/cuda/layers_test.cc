@@ -1,15 +1,23 @@
 // Compares device layers with host layers, with equal parameters and inputs, in float32. Sums of n
 // terms of size 1 differ by at most n² roundings of 2^-24, and by less than 1e-4 here.
+//
+// The same tests run on the processor, with emulated kernels and stand-ins of cuBLAS and cuDNN.
+
+#include <algorithm>
+#include <functional>
+#include <variant>
 
 #include "tests/trainer/cuda/cuda_test.h"
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
+#include "trainer/cuda/layers/images.h"
 #include "trainer/cuda/layers/linear.h"
 #include "trainer/cuda/layers/transformer.h"
 #include "trainer/layers/attention.h"
 #include "trainer/layers/elementwise.h"
 #include "trainer/layers/linear.h"
 #include "trainer/layers/transformer_blocks.h"
+#include "trainer/models/image_models.h"
 
 namespace kolo::trainer::cuda {
 namespace {
@@ -35,12 +43,15 @@ class LayerTest : public CudaTest {
     return parameters;
   }
 
-  void expect_gradients(const DeviceParameters& parameters, const ParameterSet& host) {
+  void expect_gradients(const DeviceParameters& parameters, const ParameterSet& host,
+                        float bound = kBound) {
     for (std::size_t i = 0; i < host.size(); ++i) {
       expect_close(download<float>(parameters[i].gradient, parameters[i].size), host[i].gradient(),
-                   kBound, host[i].name());
+                   bound, host[i].name());
     }
   }
+
+  void expect_same_network(const ImageNetwork& network, std::size_t channels, float bound);
 
   std::unique_ptr<Context> context_;
   DeviceMemory gradients_;
@@ -112,6 +123,140 @@ TEST_F(LayerTest, TransformerBlockWithAttention) {
   dev_block.backward(dev_gradient.data());
   expect_close(download<float>(dev_gradient.data(), dx.size()), dx, kBound, "dx");
   expect_gradients(*parameters, host);
+}
+
+constexpr std::size_t kImages = 4, kCounted = 3;  // the last image is padding
+constexpr std::size_t kHeight = 17, kWidth = 18;
+
+ImageNetwork images(std::size_t channels) {
+  return ImageNetwork(
+      {.images = kImages, .height = kHeight, .width = kWidth, .channels = channels});
+}
+
+ImageModelOptions model_images(std::size_t channels) {
+  return {.images = kImages,
+          .height = kHeight,
+          .width = kWidth,
+          .channels = channels,
+          .classes = 10,
+          .hidden = 24,
+          .scaling = PixelScaling(127.5, 73.9),
+          .seed = 3};
+}
+
+// Returns pixels with channels of zeros up to a multiple of kChannelMultiple, as a convolution
+// takes them.
+std::vector<float> pad_channels(const std::vector<float>& x, std::size_t channels) {
+  const std::size_t to = round_up(channels, kChannelMultiple);
+  std::vector<float> padded(x.size() / channels * to);
+  for (std::size_t i = 0; i < x.size(); ++i) padded[i / channels * to + i % channels] = x[i];
+  return padded;
+}
+
+// Two passes, whose gradients add up, then one over held-out images.
+void LayerTest::expect_same_network(const ImageNetwork& network, std::size_t channels,
+                                    float bound) {
+  trainer::Device host_device;
+  ParameterSet host(3);
+  Sequential layers;
+  append_layers(layers, host_device, host, network.layers());
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    for (float& value : host[i].value()) value += 0.1f;
+  }
+  host.own_gradients();
+  host.accumulate(2);
+  std::vector<std::size_t> host_ready, ready;
+  host.on_gradient_ready([&](std::size_t i) { host_ready.push_back(i); });
+
+  const auto parameters = on_device(host);
+  parameters->on_ready([&](std::size_t i) { ready.push_back(i); });
+  ParameterSet host_buffers(std::nullopt);
+  for (const Buffer& buffer : host.buffers()) {
+    const auto from = buffer.value.span();
+    std::ranges::copy(from,
+                      host_buffers.add(buffer.name, buffer.value.shape(), {}).value().begin());
+  }
+  DeviceParameters buffers(host_buffers, *device_, *stream_, DType::kFloat32);
+  if (buffers.size() > 0) buffers.upload();
+  DeviceLayers dev_layers({*context_, *parameters, buffers}, network.layers(), true);
+  const DeviceMemory header = upload(std::vector<BatchHeader>{{.targets = kCounted}});
+  ImagePass pass{.header = reinterpret_cast<const BatchHeader*>(header.data()),
+                 .is_training = true};
+
+  const bool is_convolution =
+      std::holds_alternative<Conv2d::Options>(network.layers().front().options);
+  const std::size_t outputs = network.output().features();
+  for (const std::uint64_t seed : {1u, 2u}) {
+    const auto x = random_values(kImages * kHeight * kWidth * channels, seed);
+    auto dy = random_values(kImages * outputs, seed + 10);
+    std::fill(dy.begin() + kCounted * static_cast<std::ptrdiff_t>(outputs), dy.end(), 0.0f);
+    const DeviceMemory dev_x = upload(is_convolution ? pad_channels(x, channels) : x),
+                       dev_dy = upload(dy);
+    const auto y = layers.forward(x, {.samples = kCounted});
+    parameters->begin({.is_first = seed == 1, .is_last = seed == 2});
+    expect_close(download<float>(dev_layers.forward(dev_x.data(), pass), y.size()), y, bound, "y");
+    const auto dx = layers.backward(dy);
+    const void* const dev_dx = dev_layers.backward(dev_dy.data());
+    EXPECT_EQ(dev_dx == nullptr, dx.empty());
+    if (!dx.empty()) expect_close(download<float>(dev_dx, dx.size()), dx, bound, "dx");
+    finish();
+    pass.is_training = false;
+    const auto held_out = layers.forward(x, {.is_training = false});
+    expect_close(download<float>(dev_layers.forward(dev_x.data(), pass), y.size()), held_out, bound,
+                 "held out");
+    pass.is_training = true;
+  }
+  expect_gradients(*parameters, host, bound);
+  EXPECT_EQ(ready, host_ready);
+  if (buffers.size() > 0) buffers.download();
+  for (std::size_t i = 0; i < host_buffers.size(); ++i) {
+    expect_close(std::as_const(host_buffers)[i].value(), host.buffers()[i].value.span(), bound,
+                 host_buffers[i].name());
+  }
+}
+
+TEST_F(LayerTest, ImageLayers) {
+  using Shortcut = ImageNetwork::Shortcut;
+  const std::function<void(ImageNetwork&)> cases[] = {
+      [](ImageNetwork& n) { n.convolution("conv", {.channels = 16, .kernel = 5}); },
+      [](ImageNetwork& n) {
+        n.convolution("conv", {.channels = 8, .kernel = 3, .stride = 2, .padding = 1});
+      },
+      [](ImageNetwork& n) {
+        n.normalized_convolution("conv", "norm", {.channels = 16, .kernel = 1, .stride = 2});
+      },
+      [](ImageNetwork& n) { n.max_pool(2, 2, 0); },
+      [](ImageNetwork& n) { n.max_pool(3, 2, 1); },
+      [](ImageNetwork& n) { n.average_pool(); },
+      [](ImageNetwork& n) {
+        n.residual_block("block", {.channels = 8, .stride = 1, .shortcut = Shortcut::kPadded});
+      },
+      [](ImageNetwork& n) {
+        n.residual_block("block", {.channels = 16, .stride = 2, .shortcut = Shortcut::kPadded});
+      },
+      [](ImageNetwork& n) {
+        n.residual_block("block", {.channels = 16, .stride = 2, .shortcut = Shortcut::kProjection});
+      },
+  };
+  for (std::size_t i = 0; i < std::size(cases); ++i) {
+    SCOPED_TRACE(i);
+    ImageNetwork network = images(8);
+    network.relu();  // so that the next layer computes the gradient of its input
+    cases[i](network);
+    expect_same_network(network, 8, kBound);
+  }
+}
+
+// Bound: that of models_test.cc.
+TEST_F(LayerTest, ImageNetworks) {
+  const auto o = model_images(3);
+  const Resnet::Stages projections{{8, 16}, 1, ImageNetwork::Shortcut::kProjection};
+  const ImageNetwork networks[] = {Mlp::network(o), Lenet::network(o), Convnet::network(o),
+                                   Resnet::network20(o), Resnet::network(o, projections)};
+  for (const ImageNetwork& network : networks) {
+    SCOPED_TRACE(network.layers().front().name);
+    expect_same_network(network, 3, 0.011f);
+  }
 }
 
 }  // namespace

@@ -9,15 +9,6 @@
 namespace kolo::trainer::cuda {
 namespace {
 
-std::vector<float> load(DType dtype, const void* data, std::size_t count) {
-  return decode(dtype, {static_cast<const std::byte*>(data), count * size_of(dtype)});
-}
-
-void store(DType dtype, std::span<const float> values, void* into) {
-  const std::vector<std::byte> bytes = encode(dtype, values);
-  std::memcpy(into, bytes.data(), bytes.size());
-}
-
 struct Activated {
   std::vector<float> y, slope;
 };
@@ -44,8 +35,8 @@ void for_each_element(const UpdateArrays& a, const Element& element) {
       element(chunk, gradient[i], chunk.offset + i, chunk.state + i);
     }
     if (a.copy == nullptr) continue;
-    store(a.copy_dtype, {a.values + chunk.offset, chunk.count},
-          static_cast<std::byte*>(a.copy) + chunk.offset * size_of(a.copy_dtype));
+    store_values(a.copy_dtype, {a.values + chunk.offset, chunk.count},
+                 static_cast<std::byte*>(a.copy) + chunk.offset * size_of(a.copy_dtype));
   }
 }
 
@@ -78,48 +69,57 @@ std::vector<float> decode(DType dtype, std::span<const std::byte> bytes) {
   return values;
 }
 
+std::vector<float> load_values(DType dtype, const void* data, std::size_t count) {
+  return decode(dtype, {static_cast<const std::byte*>(data), count * size_of(dtype)});
+}
+
+void store_values(DType dtype, std::span<const float> values, void* into) {
+  const std::vector<std::byte> bytes = encode(dtype, values);
+  std::memcpy(into, bytes.data(), bytes.size());
+}
+
 namespace reference {
 
 void bias_activation(const BiasActivation& s) {
-  std::vector<float> v = load(s.dtype, s.x, s.rows * s.width);
+  std::vector<float> v = load_values(s.dtype, s.x, s.rows * s.width);
   for (std::size_t i = 0; i < v.size(); ++i) v[i] += s.bias[i % s.width];
-  store(s.dtype, v, s.before);
-  store(s.dtype, activate_all(s.activation, v).y, s.y);
+  store_values(s.dtype, v, s.before);
+  store_values(s.dtype, activate_all(s.activation, v).y, s.y);
 }
 
 void activation_backward(Activation activation, DType dtype, const void* before, std::size_t count,
                          const void* dy, void* dx) {
-  std::vector<float> g = load(dtype, dy, count);
-  multiply_elements(g, activate_all(activation, load(dtype, before, count)).slope, g);
-  store(dtype, g, dx);
+  std::vector<float> g = load_values(dtype, dy, count);
+  multiply_elements(g, activate_all(activation, load_values(dtype, before, count)).slope, g);
+  store_values(dtype, g, dx);
 }
 
 void causal_softmax(const CausalSoftmax& s) {
   const std::size_t size = s.length * s.length;
-  std::vector<float> scores = load(s.dtype, s.scores, s.matrices * size);
+  std::vector<float> scores = load_values(s.dtype, s.scores, s.matrices * size);
   for (std::size_t at = 0; at < scores.size(); at += size) {
     softmax(std::span(scores).subspan(at, size), s.length, 1.0f, Sees::kEarlier);
   }
-  store(s.dtype, scores, s.scores);
+  store_values(s.dtype, scores, s.scores);
 }
 
 void causal_softmax_backward(const CausalSoftmaxBackward& s) {
   const std::size_t size = s.length * s.length;
-  const std::vector<float> weights = load(s.dtype, s.weights, s.matrices * size);
-  std::vector<float> gradient = load(s.dtype, s.gradient, s.matrices * size);
+  const std::vector<float> weights = load_values(s.dtype, s.weights, s.matrices * size);
+  std::vector<float> gradient = load_values(s.dtype, s.gradient, s.matrices * size);
   for (std::size_t at = 0; at < gradient.size(); at += size) {
     softmax_backward(std::span(weights).subspan(at, size), std::span(gradient).subspan(at, size),
                      s.length, 1.0f, Sees::kEarlier);
   }
-  store(s.dtype, gradient, s.gradient);
+  store_values(s.dtype, gradient, s.gradient);
 }
 
 void sum_columns(const ColumnSums& s) {
-  sum_rows(load(s.dtype, s.matrix, s.rows * s.width), {s.into, s.width});
+  sum_rows(load_values(s.dtype, s.matrix, s.rows * s.width), {s.into, s.width});
 }
 
 void cross_entropy(const CrossEntropy& s) {
-  const std::vector<float> old = load(s.dtype, s.gradient, s.rows * s.stride);
+  const std::vector<float> old = load_values(s.dtype, s.gradient, s.rows * s.stride);
   std::vector<float> gradient(s.logits, s.logits + s.rows * s.stride);
   const float weight = s.header->row_weight * s.header->loss_scale;
   for (std::size_t r = 0; r < s.rows; ++r) {
@@ -134,7 +134,7 @@ void cross_entropy(const CrossEntropy& s) {
     s.totals->loss += static_cast<double>(
         softmax_cross_entropy(row, static_cast<std::size_t>(s.targets[r]), weight));
   }
-  store(s.dtype, gradient, s.gradient);
+  store_values(s.dtype, gradient, s.gradient);
 }
 
 void embed(const EmbeddingForward& s) {
@@ -144,11 +144,11 @@ void embed(const EmbeddingForward& s) {
     y[i] = s.token[static_cast<std::size_t>(s.tokens[row]) * s.width + column] +
            s.position[row % s.length * s.width + column];
   }
-  store(s.dtype, y, s.y);
+  store_values(s.dtype, y, s.y);
 }
 
 void embed_backward(const EmbeddingBackward& s, std::size_t vocabulary) {
-  const std::vector<float> dy = load(s.dtype, s.dy, s.rows * s.width);
+  const std::vector<float> dy = load_values(s.dtype, s.dy, s.rows * s.width);
   std::vector<double> token(s.dtoken, s.dtoken + vocabulary * s.width),
       position(s.length * s.width);
   for (std::size_t i = 0; i < dy.size(); ++i) {
@@ -165,32 +165,32 @@ void pack_filter(const FilterShape& shape, const float* parameter, DType dtype, 
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (shape.input_of(i) < shape.inputs) values[i] = parameter[shape.parameter_index(i)];
   }
-  store(dtype, values, packed);
+  store_values(dtype, values, packed);
 }
 
 void split_heads(DType dtype, const HeadShape& shape, const void* joined, void* split) {
-  const std::vector<float> from = load(dtype, joined, shape.count());
+  const std::vector<float> from = load_values(dtype, joined, shape.count());
   std::vector<float> values(shape.count());
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = from[shape.joined_index(i)];
-  store(dtype, values, split);
+  store_values(dtype, values, split);
 }
 
 void layer_norm(const LayerNormForward& s) {
-  const std::vector<float> x = load(s.dtype, s.x, s.rows * s.width);
+  const std::vector<float> x = load_values(s.dtype, s.x, s.rows * s.width);
   std::vector<float> y(x.size());
   trainer::layer_norm(x, {s.gain, s.width}, {s.bias, s.width}, y, {s.mean, s.rows},
                       {s.rstd, s.rows});
-  store(s.dtype, y, s.y);
+  store_values(s.dtype, y, s.y);
 }
 
 void layer_norm_backward(const LayerNormBackward& s) {
   const std::size_t count = s.rows * s.width;
   std::vector<float> dx(count);
-  trainer::layer_norm_backward(load(s.dtype, s.dy, count), load(s.dtype, s.x, count),
+  trainer::layer_norm_backward(load_values(s.dtype, s.dy, count), load_values(s.dtype, s.x, count),
                                {s.gain, s.width}, {s.mean, s.rows}, {s.rstd, s.rows}, dx,
                                {s.dgain, s.width}, {s.dbias, s.width}, Into::kOverwrite);
-  add(dx, load(s.dtype, s.residual, count), dx);
-  store(s.dtype, dx, s.dx);
+  add(dx, load_values(s.dtype, s.residual, count), dx);
+  store_values(s.dtype, dx, s.dx);
 }
 
 void scale_pixels(const PixelCast& p) {
@@ -199,7 +199,7 @@ void scale_pixels(const PixelCast& p) {
     const std::size_t pixel = i / p.image_channels, channel = i % p.image_channels;
     values[pixel * p.channels + channel] = p.table[p.bytes[i]];
   }
-  store(p.dtype, values, p.into);
+  store_values(p.dtype, values, p.into);
 }
 
 void decide_update(const UpdateArrays& a, const DecisionRule& rule, UpdateDecision* decision) {

@@ -19,6 +19,9 @@ namespace kolo::trainer::cuda {
 /// Convert float32 values to the bytes of an activation dtype, and back.
 std::vector<std::byte> encode(DType dtype, std::span<const float> values);
 std::vector<float> decode(DType dtype, std::span<const std::byte> bytes);
+/// The same from and to host memory.
+std::vector<float> load_values(DType dtype, const void* data, std::size_t count);
+void store_values(DType dtype, std::span<const float> values, void* into);
 
 namespace reference {
 
