@@ -21,7 +21,7 @@ Activated activate_all(Activation activation, const std::vector<float>& x) {
 }
 
 std::vector<float> gradient_of(const UpdateArrays& a, const UpdateChunk& chunk) {
-  return load(a.gradient_dtype, chunk.gradient, chunk.count);
+  return load_values(a.gradient_dtype, chunk.gradient, chunk.count);
 }
 
 // Calls element(chunk, gradient, index in values, index in moments) for every element and writes
