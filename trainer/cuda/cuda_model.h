@@ -237,13 +237,10 @@ class CudaModel {
   ParameterSet& parameters() { return *host_parameters_; }
   const ParameterSet& parameters() const { return *host_parameters_; }
 
-  /// Copies values from the host to the device, as after a broadcast. Blocks.
+  /// Copies values and buffers from the host to the device, as after a broadcast. Blocks.
   void upload_parameters();
-  /// Copies values from the device to the host, as for a hash or generated text. Blocks.
+  /// Copies values and buffers from the device to the host, as for a hash. Blocks.
   void download_parameters();
-  /// These copy the buffers only. Both block if there are some.
-  void upload_buffers();
-  void download_buffers();
 
   /// As DeviceParameters::bind_gradient.
   void bind_gradient(std::size_t index, void* memory, DType dtype = DType::kFloat32);

@@ -194,13 +194,15 @@ class CudaLearner final : public Learner, private Stateful {
     return report;
   }
   void begin_evaluation() override {
-    model_->download_buffers();
+    if (model_->parameters().buffers().empty()) return;
+    model_->download_parameters();
     means_.begin(false);
-    model_->upload_buffers();
+    model_->upload_parameters();
   }
   void end_evaluation() override {
+    if (model_->parameters().buffers().empty()) return;
     means_.end();
-    model_->upload_buffers();
+    model_->upload_parameters();
   }
   void evaluate(const Batch& batch) override {
     model_->evaluate(batch.inputs[0], batch.targets[0]);

@@ -316,8 +316,7 @@ std::span<const float> AveragePool::backward(std::span<const float> output_gradi
 
 PaddedShortcut::PaddedShortcut(const Options& o)
     : options_(o),
-      output_({o.images, (o.height + o.stride - 1) / o.stride, (o.width + o.stride - 1) / o.stride,
-               o.output_channels}),
+      output_({o.images, o.output_height(), o.output_width(), o.output_channels}),
       input_gradient_({o.images, o.height, o.width, o.input_channels}) {
   check(o.output_channels >= o.input_channels, "a padded shortcut does not lose channels");
 }

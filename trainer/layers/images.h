@@ -86,11 +86,22 @@ class MaxPool final : public Layer {
 
 /// Computes the mean of each channel over all pixels of an image.
 ///
-/// Shape: the input is [images, pixels, channels], the output [images, channels].
+/// Shape: the input is [images, height, width, channels], the output [images, channels].
 class AveragePool final : public Layer {
  public:
-  AveragePool(std::size_t images, std::size_t pixels, std::size_t channels)
-      : output_({images, channels}), input_gradient_({images, pixels, channels}) {}
+  struct Options {
+    std::size_t images;
+    std::size_t height;
+    std::size_t width;
+    std::size_t channels;
+
+    std::size_t output_height() const { return 1; }
+    std::size_t output_width() const { return 1; }
+  };
+
+  explicit AveragePool(const Options& o)
+      : output_({o.images, o.channels}),
+        input_gradient_({o.images, o.height * o.width, o.channels}) {}
 
   std::span<const float> forward(std::span<const float> input, const Pass& pass) override;
   std::span<const float> backward(std::span<const float> output_gradient) override;
@@ -115,6 +126,9 @@ class PaddedShortcut final : public Layer {
     std::size_t input_channels;
     std::size_t output_channels;
     std::size_t stride;
+
+    std::size_t output_height() const { return (height + stride - 1) / stride; }
+    std::size_t output_width() const { return (width + stride - 1) / stride; }
   };
 
   explicit PaddedShortcut(const Options& options);

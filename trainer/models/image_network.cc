@@ -24,9 +24,7 @@ struct LayerMaker {
   void operator()(const BatchNorm::Options& o) const { to.append<BatchNorm>(parameters, name, o); }
   void operator()(const ReluOptions& o) const { to.append<Relu>(o.count); }
   void operator()(const MaxPool::Options& o) const { to.append<MaxPool>(device, o); }
-  void operator()(const AveragePoolOptions& o) const {
-    to.append<AveragePool>(o.images, o.height * o.width, o.channels);
-  }
+  void operator()(const AveragePool::Options& o) const { to.append<AveragePool>(o); }
   void operator()(const PaddedShortcut::Options& o) const { to.append<PaddedShortcut>(o); }
   void operator()(const ResidualOptions& o) const {
     auto& sum = to.append<Residual>(o.inputs, o.outputs);
@@ -94,7 +92,7 @@ void ImageNetwork::max_pool(std::size_t window, std::size_t stride, std::size_t 
 
 void ImageNetwork::average_pool() {
   layers_.push_back(
-      {AveragePoolOptions{shape_.images, shape_.height, shape_.width, shape_.channels}});
+      {AveragePool::Options{shape_.images, shape_.height, shape_.width, shape_.channels}});
   shape_.height = 1;
   shape_.width = 1;
 }

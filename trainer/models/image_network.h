@@ -24,14 +24,6 @@ struct ReluOptions {
   std::size_t count;  ///< Number of elements.
 };
 
-/// The mean of each channel over all pixels of an image.
-struct AveragePoolOptions {
-  std::size_t images;
-  std::size_t height;
-  std::size_t width;
-  std::size_t channels;
-};
-
 /// y = main(x) + shortcut(x); a branch without layers returns x.
 struct ResidualOptions {
   std::size_t inputs;  ///< Number of elements of x.
@@ -43,7 +35,7 @@ struct ResidualOptions {
 /// A layer of an image network as data, of which processor and device make theirs.
 struct ImageLayer {
   std::variant<Conv2d::Options, BatchNorm::Options, ReluOptions, MaxPool::Options,
-               AveragePoolOptions, PaddedShortcut::Options, ResidualOptions, Linear::Options>
+               AveragePool::Options, PaddedShortcut::Options, ResidualOptions, Linear::Options>
       options;
   std::string name = {};  ///< Name of the layer in the names of its parameters.
 };

@@ -7,8 +7,6 @@
 #include "tests/trainer/cuda/cuda_test.h"
 #include "tests/trainer/finite_difference.h"
 #include "trainer/cuda/kernels/batch_norm.h"
-#include "trainer/cuda/kernels/layouts.h"
-#include "trainer/layers/images.h"
 #include "trainer/layers/normalization.h"
 
 namespace kolo::trainer::cuda {
@@ -57,15 +55,10 @@ TEST_P(ImageKernelTest, BatchNormForwardAndBackward) {
                        factors = room(3 * channels * 4), y = room(count * size_of(dtype())),
                        dx = room(count * size_of(dtype())), dgain = room(channels * 4),
                        dbias = room(channels * 4);
-    BatchNormShape shape{.dtype = dtype(),
-                         .rows = kRows,
-                         .rows_per_sample = kPixels,
-                         .channels = channels,
-                         .header = nullptr};
-    const DeviceMemory partials = room(shape.partials() * sizeof(float));
-    BatchNormForward forward{.shape = shape,
-                             .is_training = true,
-                             .x = nullptr,
+    BatchNormForward forward{.dtype = dtype(),
+                             .rows = kRows,
+                             .rows_per_sample = kPixels,
+                             .channels = channels,
                              .gain = floats(gain),
                              .bias = floats(bias),
                              .running_mean = floats(running_mean),
@@ -73,8 +66,9 @@ TEST_P(ImageKernelTest, BatchNormForwardAndBackward) {
                              .mean = floats(mean),
                              .rstd = floats(rstd),
                              .factors = floats(factors),
-                             .partials = floats(partials),
                              .y = y.data()};
+    const DeviceMemory partials = room(forward.partial_count() * sizeof(float));
+    forward.partials = floats(partials);
     for (std::size_t pass = 0; pass < batches.size(); ++pass) {
       SCOPED_TRACE(batches[pass]);
       auto values = random_values(count, 10 + pass);
@@ -83,7 +77,7 @@ TEST_P(ImageKernelTest, BatchNormForwardAndBackward) {
       const DeviceMemory dev_x = upload_activations(x), dev_dy = upload_activations(dy),
                          header = upload(std::vector<BatchHeader>{{.targets = batches[pass]}});
       const auto expected_y = layer.forward(x, {.samples = batches[pass]});
-      forward.shape.header = reinterpret_cast<const BatchHeader*>(header.data());
+      forward.header = reinterpret_cast<const BatchHeader*>(header.data());
       forward.x = dev_x.data();
       batch_norm(native(), forward);
       // The mean of values near 20 has an error of 20 roundings of a value.
@@ -93,14 +87,8 @@ TEST_P(ImageKernelTest, BatchNormForwardAndBackward) {
       expect_close(download<float>(running_variance.data(), channels),
                    host.buffers()[1].value.span(), 0x1.0p-20f, "running variance");
       const auto expected_dx = layer.backward(dy);
-      batch_norm_backward(native(), {.shape = forward.shape,
+      batch_norm_backward(native(), {.of = forward,
                                      .dy = dev_dy.data(),
-                                     .x = dev_x.data(),
-                                     .gain = floats(gain),
-                                     .mean = floats(mean),
-                                     .rstd = floats(rstd),
-                                     .factors = floats(factors),
-                                     .partials = floats(partials),
                                      .dx = dx.data(),
                                      .mode = pass == 0 ? Into::kOverwrite : Into::kAdd,
                                      .dgain = floats(dgain),
@@ -133,35 +121,6 @@ TEST_P(ImageKernelTest, SumsAreExactSumsRounded) {
     for (std::size_t i = 0; i < count; ++i) sums[i] = a[i] + b[i];
     add_elements(native(), dtype(), count, dev_a.data(), dev_b.data(), dev_y.data());
     EXPECT_EQ(activations(dev_y, count), rounded(sums));
-  }
-}
-
-TEST_P(ImageKernelTest, ShortcutsAreThoseOfTheProcessor) {
-  for (const std::size_t stride : {1u, 2u, 3u}) {
-    const PaddedShortcut::Options o{.images = 2,
-                                    .height = 7,
-                                    .width = 6,
-                                    .input_channels = 3,
-                                    .output_channels = 8,
-                                    .stride = stride};
-    const ShortcutShape shape{.images = o.images,
-                              .height = o.height,
-                              .width = o.width,
-                              .input_channels = o.input_channels,
-                              .output_channels = o.output_channels,
-                              .stride = o.stride};
-    PaddedShortcut host(o);
-    const std::vector<float> x = rounded(random_values(shape.input_count(), 1)),
-                             dy = rounded(random_values(shape.output_count(), 2));
-    const DeviceMemory dev_x = upload_activations(x), dev_dy = upload_activations(dy),
-                       dev_y = room(dy.size() * size_of(dtype())),
-                       dev_dx = room(x.size() * size_of(dtype()));
-    take_shortcut(native(), dtype(), shape, dev_x.data(), dev_y.data());
-    take_shortcut_back(native(), dtype(), shape, dev_dy.data(), dev_dx.data());
-    const auto y = host.forward(x, {});
-    EXPECT_EQ(activations(dev_y, dy.size()), std::vector<float>(y.begin(), y.end()));
-    const auto dx = host.backward(dy);
-    EXPECT_EQ(activations(dev_dx, x.size()), std::vector<float>(dx.begin(), dx.end()));
   }
 }
 

@@ -71,12 +71,12 @@ TEST(OverlappingMaxPoolTest, PaddingIsNeverTheLargest) {
 
 TEST(AveragePoolTest, GradientsMatchDifferences) {
   ParameterSet none(1);
-  AveragePool layer(3, 7, 5);
+  AveragePool layer({.images = 3, .height = 7, .width = 1, .channels = 5});
   check_layer(layer, none, random_values(3 * 7 * 5, 2));
 }
 
 TEST(AveragePoolTest, TakesTheMeanOfEachChannel) {
-  AveragePool layer(1, 2, 2);
+  AveragePool layer({.images = 1, .height = 1, .width = 2, .channels = 2});
   EXPECT_EQ(all_of(layer.forward(std::vector<float>{1, 10, 3, 30}, {})),
             (std::vector<float>{2, 20}));
 }

@@ -1,12 +1,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
+#include <memory>
+#include <span>
 
 #include "comm/base/dtype.h"
 #include "comm/base/native_stream.h"
 #include "comm/device/device.h"
 #include "trainer/cuda/compute/blas.h"
 #include "trainer/cuda/compute/dnn.h"
+#include "trainer/cuda/compute/status.h"
 
 namespace kolo::trainer::cuda {
 
@@ -34,6 +38,19 @@ class Context {
   /// Allocates device memory for `count` float32 numbers. Call during setup, not in a step.
   DeviceMemory floats(std::size_t count) {
     return device_.allocate(count * sizeof(float), MemoryKind::kDevice);
+  }
+
+  /// Copies `values` to device memory. Blocks. Call during setup, not in a step.
+  DeviceMemory upload(std::span<const float> values) {
+    const DeviceMemory pinned = device_.allocate(values.size_bytes(), MemoryKind::kPinned);
+    std::memcpy(pinned.data(), values.data(), values.size_bytes());
+    DeviceMemory memory = floats(values.size());
+    stream_.copy({memory.data(), values.size(), DType::kFloat32, MemoryKind::kDevice},
+                 {pinned.data(), values.size(), DType::kFloat32, MemoryKind::kPinned});
+    const std::unique_ptr<Event> copied = device_.make_event();
+    stream_.record(*copied);
+    wait_for(*copied);
+    return memory;
   }
 
   /// Makes the scratch memory at least `count` float32 numbers large. Call during setup, not in a

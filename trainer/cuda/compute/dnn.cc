@@ -60,17 +60,16 @@ ConvolutionDescriptor make_convolution(DType dtype, const Conv2d::Options& o) {
 
 // Makes the descriptor of pooling. It is deterministic: among equal values, the same one gets the
 // gradient in every run.
-PoolingDescriptor make_pooling(const PoolingShape& s) {
-  const int padding = narrow<int>(s.padding), stride = narrow<int>(s.stride);
+PoolingDescriptor make_pooling(cudnnPoolingMode_t mode, std::size_t height, std::size_t width,
+                               std::size_t stride, std::size_t padding) {
   cudnnPoolingDescriptor_t descriptor = nullptr;
   check_dnn(cudnnCreatePoolingDescriptor(&descriptor), "cudnnCreatePoolingDescriptor");
   PoolingDescriptor handle(descriptor);
-  const cudnnPoolingMode_t mode =
-      s.takes_mean ? CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING : CUDNN_POOLING_MAX_DETERMINISTIC;
-  check_dnn(cudnnSetPooling2dDescriptor(descriptor, mode, CUDNN_PROPAGATE_NAN,
-                                        narrow<int>(s.window_height), narrow<int>(s.window_width),
-                                        padding, padding, stride, stride),
-            "cudnnSetPooling2dDescriptor");
+  check_dnn(
+      cudnnSetPooling2dDescriptor(descriptor, mode, CUDNN_PROPAGATE_NAN, narrow<int>(height),
+                                  narrow<int>(width), narrow<int>(padding), narrow<int>(padding),
+                                  narrow<int>(stride), narrow<int>(stride)),
+      "cudnnSetPooling2dDescriptor");
   return handle;
 }
 
@@ -181,11 +180,19 @@ void Convolution::backward_data(const void* dy, const void* filter, void* dx) {
             "cudnnConvolutionBackwardData");
 }
 
-Pooling::Pooling(Dnn& dnn, DType dtype, const PoolingShape& s)
+Pooling::Pooling(Dnn& dnn, DType dtype, const MaxPool::Options& o)
     : dnn_(dnn),
-      x_(make_images(dtype, s.images, s.height, s.width, s.channels)),
-      y_(make_images(dtype, s.images, s.output_height(), s.output_width(), s.channels)),
-      pooling_(make_pooling(s)) {}
+      x_(make_images(dtype, o.images, o.height, o.width, o.channels)),
+      y_(make_images(dtype, o.images, o.output_height(), o.output_width(), o.channels)),
+      pooling_(
+          make_pooling(CUDNN_POOLING_MAX_DETERMINISTIC, o.window, o.window, o.stride, o.padding)) {}
+
+Pooling::Pooling(Dnn& dnn, DType dtype, const AveragePool::Options& o)
+    : dnn_(dnn),
+      x_(make_images(dtype, o.images, o.height, o.width, o.channels)),
+      y_(make_images(dtype, o.images, 1, 1, o.channels)),
+      pooling_(make_pooling(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, o.height, o.width, 1, 0)) {
+}
 
 void Pooling::forward(const void* x, void* y) {
   check_dnn(

@@ -89,22 +89,7 @@ class Convolution {
   cudnnConvolutionBwdDataAlgo_t backward_data_;
 };
 
-struct PoolingShape {
-  std::size_t images;
-  std::size_t height;
-  std::size_t width;
-  std::size_t channels;
-  std::size_t window_height;
-  std::size_t window_width;
-  std::size_t stride = 1;
-  std::size_t padding = 0;  ///< Rows and columns on each side, which are never the largest.
-  bool takes_mean = false;  ///< Whether y is the mean of a window, not its largest value.
-
-  std::size_t output_height() const { return (height + 2 * padding - window_height) / stride + 1; }
-  std::size_t output_width() const { return (width + 2 * padding - window_width) / stride + 1; }
-};
-
-/// Pooling of NHWC images by cuDNN. Rows and columns at the end that fill no window are dropped.
+/// Pooling of NHWC images by cuDNN, as in trainer/layers/images.h.
 ///
 /// Shape:   x is [images, height, width, channels], y [images, output_height, output_width,
 ///          channels], both of `dtype` in device memory. `backward` reads x and y of the forward
@@ -112,7 +97,8 @@ struct PoolingShape {
 /// Threads: one. Stream: that of `dnn`, which outlives it. Errors: KoloError with cuDNN's text.
 class Pooling {
  public:
-  Pooling(Dnn& dnn, DType dtype, const PoolingShape& shape);
+  Pooling(Dnn& dnn, DType dtype, const MaxPool::Options& options);
+  Pooling(Dnn& dnn, DType dtype, const AveragePool::Options& options);
 
   void forward(const void* x, void* y);
   void backward(const void* x, const void* y, const void* dy, void* dx);

@@ -17,14 +17,14 @@ constexpr double kNewShare = 0.1;  // weight of a pass in the running statistics
 // Block (x, y) sums columns [x · blockDim.x · N, …) over row slice y. Without dy: d and d², where d
 // is x less its first row. With dy: dy and dy · n, where n is x normalized.
 template <typename T, int N>
-__global__ void moments_kernel(BatchNormShape s, const T* x, const T* dy, const float* mean,
-                               const float* rstd, float* partials) {
+__global__ void moments_kernel(BatchNormForward s, const T* dy) {
   __shared__ float sums[kThreads][2 * N];
   const std::size_t column = (static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
   const std::size_t rows = s.counted_rows();
   const std::size_t per_part = ceil_div<std::size_t>(rows, gridDim.y);
   const std::size_t begin = blockIdx.y * per_part;
   const std::size_t end = begin + per_part < rows ? begin + per_part : rows;
+  const T* const x = static_cast<const T*>(s.x);
   float(&sum)[2 * N] = sums[threadIdx.y * blockDim.x + threadIdx.x];
 #pragma unroll
   for (int i = 0; i < 2 * N; ++i) sum[i] = 0.0f;
@@ -33,8 +33,8 @@ __global__ void moments_kernel(BatchNormShape s, const T* x, const T* dy, const 
     if (dy == nullptr) {
       load(x + column, shift);
     } else {
-      load(mean + column, shift);
-      load(rstd + column, scale);
+      load(s.mean + column, shift);
+      load(s.rstd + column, scale);
     }
     for (std::size_t r = begin + threadIdx.y; r < end; r += blockDim.y) {
       float v[N], g[N] = {};
@@ -61,7 +61,7 @@ __global__ void moments_kernel(BatchNormShape s, const T* x, const T* dy, const 
     for (int i = 0; i < 2 * N; ++i) sum[i] += other[i];
   }
   if (threadIdx.y != 0 || column >= s.channels) return;
-  float* const into = partials + static_cast<std::size_t>(blockIdx.y) * 2 * s.channels + column;
+  float* const into = s.partials + static_cast<std::size_t>(blockIdx.y) * 2 * s.channels + column;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     into[i] = sum[i];
@@ -74,12 +74,11 @@ struct Moments {
   double second = 0.0;
 };
 
-__device__ Moments moments_of(std::size_t channel, const BatchNormShape& s, const float* partials,
-                              std::size_t parts) {
+__device__ Moments moments_of(std::size_t channel, const BatchNormForward& s, std::size_t parts) {
   Moments sums;
   for (std::size_t part = 0; part < parts; ++part) {
-    sums.first += static_cast<double>(partials[2 * part * s.channels + channel]);
-    sums.second += static_cast<double>(partials[(2 * part + 1) * s.channels + channel]);
+    sums.first += static_cast<double>(s.partials[2 * part * s.channels + channel]);
+    sums.second += static_cast<double>(s.partials[(2 * part + 1) * s.channels + channel]);
   }
   return sums;
 }
@@ -92,13 +91,12 @@ __device__ std::size_t thread_index() {
 template <typename T>
 __global__ void statistics_kernel(BatchNormForward s, std::size_t parts) {
   const std::size_t j = thread_index();
-  const std::size_t channels = s.shape.channels;
-  if (j >= channels) return;
+  if (j >= s.channels) return;
   double mean = static_cast<double>(s.running_mean[j]);
   double variance = static_cast<double>(s.running_variance[j]);
   if (s.is_training) {
-    const auto rows = static_cast<double>(s.shape.counted_rows());
-    Moments sums = moments_of(j, s.shape, s.partials, parts);
+    const auto rows = static_cast<double>(s.counted_rows());
+    Moments sums = moments_of(j, s, parts);
     if (rows > 0.0) sums = {sums.first / rows, sums.second / rows};
     // Without rows, any finite values serve, because there are no gradients.
     const auto first_row = static_cast<double>(widen(static_cast<const T*>(s.x)[j]));
@@ -117,39 +115,38 @@ __global__ void statistics_kernel(BatchNormForward s, std::size_t parts) {
   s.rstd[j] = static_cast<float>(1.0 / sqrt(variance + kEpsilon));
   const float a = s.gain[j] * s.rstd[j];
   s.factors[j] = a;
-  s.factors[2 * channels + j] = s.bias[j] - s.mean[j] * a;
+  s.factors[2 * s.channels + j] = s.bias[j] - s.mean[j] * a;
 }
 
 // Stores the parameters' gradients of a channel, and the factors with which dx = a dy + b x + c:
 //   dx = gain rstd (dy - average(dy) - n average(dy n)),   dgain = sum(dy n),   dbias = sum(dy).
-__global__ void slopes_kernel(BatchNormBackward s, std::size_t parts) {
+__global__ void slopes_kernel(BatchNormBackward b, std::size_t parts) {
+  const BatchNormForward& s = b.of;
   const std::size_t j = thread_index();
-  const std::size_t channels = s.shape.channels;
-  if (j >= channels) return;
-  const Moments sums = moments_of(j, s.shape, s.partials, parts);
-  const bool adds = s.mode == Into::kAdd;
+  if (j >= s.channels) return;
+  const Moments sums = moments_of(j, s, parts);
+  const bool adds = b.mode == Into::kAdd;
   const auto dgain = static_cast<float>(sums.second);
   const auto dbias = static_cast<float>(sums.first);
-  s.dgain[j] = adds ? s.dgain[j] + dgain : dgain;
-  s.dbias[j] = adds ? s.dbias[j] + dbias : dbias;
-  const std::size_t counted = s.shape.counted_rows();
+  b.dgain[j] = adds ? b.dgain[j] + dgain : dgain;
+  b.dbias[j] = adds ? b.dbias[j] + dbias : dbias;
+  const std::size_t counted = s.counted_rows();
   const double share = counted > 0 ? 1.0 / static_cast<double>(counted) : 0.0;
   const auto rstd = static_cast<double>(s.rstd[j]);
-  const double a = static_cast<double>(s.gain[j]) * rstd;
-  const double b = -a * rstd * sums.second * share;
-  s.factors[j] = static_cast<float>(a);
-  s.factors[channels + j] = static_cast<float>(b);
-  s.factors[2 * channels + j] =
-      static_cast<float>(-a * sums.first * share - b * static_cast<double>(s.mean[j]));
+  const double of_dy = static_cast<double>(s.gain[j]) * rstd;
+  const double of_x = -of_dy * rstd * sums.second * share;
+  s.factors[j] = static_cast<float>(of_dy);
+  s.factors[s.channels + j] = static_cast<float>(of_x);
+  s.factors[2 * s.channels + j] =
+      static_cast<float>(-of_dy * sums.first * share - of_x * static_cast<double>(s.mean[j]));
 }
 
 // out = a p + b q + c, with factors by column. With q, padding becomes zero.
 template <typename T, int N>
-__global__ void combine_kernel(BatchNormShape s, const T* p, const T* q, const float* factors,
-                               T* out) {
+__global__ void combine_kernel(BatchNormForward s, const T* p, const T* q, T* out) {
   const std::size_t begin = thread_index() * N;
   if (begin >= s.rows * s.channels) return;
-  const float* const of_column = factors + begin % s.channels;
+  const float* const of_column = s.factors + begin % s.channels;
   float v[N] = {}, a[N], b[N], more[N];
   if (q == nullptr || begin / s.channels < s.counted_rows()) {
     load(p + begin, v);
@@ -171,46 +168,43 @@ unsigned blocks_of(std::size_t threads) {
   return static_cast<unsigned>(ceil_div<std::size_t>(threads, kThreads));
 }
 
-// Launches the kernel of moments. Rows of few packs share a warp.
+// Rows of few packs share a warp.
 template <int N, typename T>
-void sum_moments(NativeStream stream, const BatchNormShape& s, const T* x, const T* dy,
-                 const float* mean, const float* rstd, float* partials) {
+void sum_moments(NativeStream stream, const BatchNormForward& s, const T* dy) {
   const auto packs = static_cast<unsigned>(s.channels / N);
   const unsigned across = std::min<unsigned>(std::bit_ceil(packs), kWarpSize);
   const dim3 blocks(ceil_div(packs, across), static_cast<unsigned>(s.parts()));
-  moments_kernel<T, N><<<blocks, dim3(across, kThreads / across), 0, native(stream)>>>(
-      s, x, dy, mean, rstd, partials);
+  moments_kernel<T, N><<<blocks, dim3(across, kThreads / across), 0, native(stream)>>>(s, dy);
+}
+
+template <int N, typename T>
+void combine(NativeStream stream, const BatchNormForward& s, const T* p, const T* q, void* out) {
+  combine_kernel<T, N>
+      <<<blocks_of(s.rows * s.channels / N), kThreads, 0, native(stream)>>>(s, p, q, as<T>(out));
 }
 
 }  // namespace
 
-void batch_norm(NativeStream stream, const BatchNormForward& f) {
-  const BatchNormShape& s = f.shape;
+void batch_norm(NativeStream stream, const BatchNormForward& s) {
   visit_packed(s.dtype, s.channels, [&](auto element, auto pack) {
     using T = decltype(element);
     constexpr int kPack = decltype(pack)::value;
     const T* const none = nullptr;
-    if (f.is_training) {
-      sum_moments<kPack>(stream, s, as<T>(f.x), none, f.mean, f.rstd, f.partials);
-    }
-    statistics_kernel<T><<<blocks_of(s.channels), kThreads, 0, native(stream)>>>(f, s.parts());
-    combine_kernel<T, kPack>
-        <<<blocks_of(s.rows * s.channels / kPack), kThreads, 0, native(stream)>>>(
-            s, as<T>(f.x), none, f.factors, as<T>(f.y));
+    if (s.is_training) sum_moments<kPack>(stream, s, none);
+    statistics_kernel<T><<<blocks_of(s.channels), kThreads, 0, native(stream)>>>(s, s.parts());
+    combine<kPack>(stream, s, as<T>(s.x), none, s.y);
   });
   check_launch("batch_norm");
 }
 
 void batch_norm_backward(NativeStream stream, const BatchNormBackward& b) {
-  const BatchNormShape& s = b.shape;
+  const BatchNormForward& s = b.of;
   visit_packed(s.dtype, s.channels, [&](auto element, auto pack) {
     using T = decltype(element);
     constexpr int kPack = decltype(pack)::value;
-    sum_moments<kPack>(stream, s, as<T>(b.x), as<T>(b.dy), b.mean, b.rstd, b.partials);
+    sum_moments<kPack>(stream, s, as<T>(b.dy));
     slopes_kernel<<<blocks_of(s.channels), kThreads, 0, native(stream)>>>(b, s.parts());
-    combine_kernel<T, kPack>
-        <<<blocks_of(s.rows * s.channels / kPack), kThreads, 0, native(stream)>>>(
-            s, as<T>(b.dy), as<T>(b.x), b.factors, as<T>(b.dx));
+    combine<kPack>(stream, s, as<T>(b.dy), as<T>(s.x), b.dx);
   });
   check_launch("batch_norm_backward");
 }

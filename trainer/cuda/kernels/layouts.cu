@@ -58,26 +58,6 @@ __global__ void unpack_filter_kernel(FilterShape shape, const T* packed, bool ad
   gradient = adds ? gradient + widen(packed[i]) : widen(packed[i]);
 }
 
-template <typename T>
-__global__ void shortcut_kernel(ShortcutShape shape, bool is_back, const T* from, T* to) {
-  const std::size_t i = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= (is_back ? shape.input_count() : shape.output_count())) return;
-  const std::size_t source = is_back ? shape.output_of(i) : shape.input_of(i);
-  to[i] = source == ShortcutShape::kNone ? round_to<T>(0.0f) : from[source];
-}
-
-void launch_shortcut(NativeStream stream, DType dtype, const ShortcutShape& shape, bool is_back,
-                     const void* from, void* to) {
-  const std::size_t count = is_back ? shape.input_count() : shape.output_count();
-  const auto blocks = static_cast<unsigned>(ceil_div<std::size_t>(count, kThreads));
-  visit_element(dtype, [&](auto element) {
-    using T = decltype(element);
-    shortcut_kernel<<<blocks, kThreads, 0, native(stream)>>>(shape, is_back, as<T>(from),
-                                                             as<T>(to));
-  });
-  check_launch("shortcut");
-}
-
 unsigned blocks_of(const FilterShape& shape) {
   return static_cast<unsigned>(ceil_div<std::size_t>(shape.packed_count(), kThreads));
 }
@@ -122,16 +102,6 @@ void unpack_filter(NativeStream stream, const FilterShape& shape, DType dtype, c
         shape, as<T>(packed), mode == Into::kAdd, parameter);
   });
   check_launch("unpack_filter");
-}
-
-void take_shortcut(NativeStream stream, DType dtype, const ShortcutShape& shape, const void* x,
-                   void* y) {
-  launch_shortcut(stream, dtype, shape, false, x, y);
-}
-
-void take_shortcut_back(NativeStream stream, DType dtype, const ShortcutShape& shape,
-                        const void* dy, void* dx) {
-  launch_shortcut(stream, dtype, shape, true, dy, dx);
 }
 
 }  // namespace kolo::trainer::cuda

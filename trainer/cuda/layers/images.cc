@@ -105,49 +105,37 @@ class BatchNormLayer final : public DeviceLayer {
         parameters_(with.parameters),
         gain_(parameters_.of(name + ".gain")),
         bias_(parameters_.of(name + ".bias")),
-        running_mean_(with.buffers.of(name + ".running_mean")),
-        running_variance_(with.buffers.of(name + ".running_variance")),
-        shape_{.dtype = context_.dtype(),
-               .rows = o.samples * o.rows_per_sample,
-               .rows_per_sample = o.rows_per_sample,
-               .channels = o.channels,
-               .header = nullptr},
-        mean_(context_.floats(o.channels)),
-        rstd_(context_.floats(o.channels)),
-        factors_(context_.floats(3 * o.channels)),
-        y_(context_.activations(shape_.rows * o.channels)),
-        dx_(context_.activations(shape_.rows * o.channels)) {
+        statistics_(context_.floats(5 * o.channels)),
+        y_(context_.activations(o.samples * o.rows_per_sample * o.channels)),
+        dx_(context_.activations(o.samples * o.rows_per_sample * o.channels)),
+        pass_{.dtype = context_.dtype(),
+              .rows = o.samples * o.rows_per_sample,
+              .rows_per_sample = o.rows_per_sample,
+              .channels = o.channels,
+              .gain = gain_.value,
+              .bias = bias_.value,
+              .running_mean = with.buffers.of(name + ".running_mean").value,
+              .running_variance = with.buffers.of(name + ".running_variance").value,
+              .mean = floats_of(statistics_) + 3 * o.channels,
+              .rstd = floats_of(statistics_) + 4 * o.channels,
+              .factors = floats_of(statistics_),
+              .y = y_.data()} {
     check(gain_.size == o.channels, "the gain of a batch norm: " + name);
-    context_.reserve_scratch(shape_.partials());
+    context_.reserve_scratch(pass_.partial_count());
   }
 
   const void* forward(const void* x, const ImagePass& pass) override {
-    x_ = x;
-    shape_.header = pass.header;
-    batch_norm(context_.stream(), {.shape = shape_,
-                                   .is_training = pass.is_training,
-                                   .x = x,
-                                   .gain = gain_.value,
-                                   .bias = bias_.value,
-                                   .running_mean = running_mean_.value,
-                                   .running_variance = running_variance_.value,
-                                   .mean = floats_of(mean_),
-                                   .rstd = floats_of(rstd_),
-                                   .factors = floats_of(factors_),
-                                   .partials = context_.scratch(),
-                                   .y = y_.data()});
+    pass_.partials = context_.scratch();
+    pass_.header = pass.header;
+    pass_.is_training = pass.is_training;
+    pass_.x = x;
+    batch_norm(context_.stream(), pass_);
     return y_.data();
   }
 
   const void* backward(const void* dy) override {
-    batch_norm_backward(context_.stream(), {.shape = shape_,
+    batch_norm_backward(context_.stream(), {.of = pass_,
                                             .dy = dy,
-                                            .x = x_,
-                                            .gain = gain_.value,
-                                            .mean = floats_of(mean_),
-                                            .rstd = floats_of(rstd_),
-                                            .factors = floats_of(factors_),
-                                            .partials = context_.scratch(),
                                             .dx = dx_.data(),
                                             .mode = parameters_.mode(),
                                             .dgain = gain_.gradient,
@@ -162,12 +150,9 @@ class BatchNormLayer final : public DeviceLayer {
   DeviceParameters& parameters_;
   DeviceParameter& gain_;
   DeviceParameter& bias_;
-  DeviceParameter& running_mean_;
-  DeviceParameter& running_variance_;
-  BatchNormShape shape_;
-  DeviceMemory mean_, rstd_, factors_;
+  DeviceMemory statistics_;  // factors, mean and rstd
   DeviceMemory y_, dx_;
-  const void* x_ = nullptr;
+  BatchNormForward pass_;
 };
 
 class ReluLayer final : public DeviceLayer {
@@ -203,10 +188,11 @@ class ReluLayer final : public DeviceLayer {
 
 class PoolingLayer final : public DeviceLayer {
  public:
-  PoolingLayer(Context& context, const PoolingShape& s)
-      : pooling_(context.dnn, context.dtype(), s),
-        y_(context.activations(s.images * s.output_height() * s.output_width() * s.channels)),
-        dx_(context.activations(s.images * s.height * s.width * s.channels)) {}
+  template <typename Options>
+  PoolingLayer(Context& context, const Options& o)
+      : pooling_(context.dnn, context.dtype(), o),
+        y_(context.activations(o.images * o.output_height() * o.output_width() * o.channels)),
+        dx_(context.activations(o.images * o.height * o.width * o.channels)) {}
 
   const void* forward(const void* x, const ImagePass&) override {
     x_ = x;
@@ -224,32 +210,44 @@ class PoolingLayer final : public DeviceLayer {
   const void* x_ = nullptr;
 };
 
+/// A 1 × 1 convolution whose filter is the identity, with zeros for added channels.
 class ShortcutLayer final : public DeviceLayer {
  public:
   ShortcutLayer(Context& context, const PaddedShortcut::Options& o)
-      : context_(context),
-        shape_{.images = o.images,
-               .height = o.height,
-               .width = o.width,
-               .input_channels = o.input_channels,
-               .output_channels = o.output_channels,
-               .stride = o.stride},
-        y_(context.activations(shape_.output_count())),
-        dx_(context.activations(shape_.input_count())) {}
+      : convolution_(context.dnn, context.dtype(), as_convolution(o)),
+        filter_(context.activations(o.output_channels * o.input_channels)),
+        y_(context.activations(o.images * o.output_height() * o.output_width() *
+                               o.output_channels)),
+        dx_(context.activations(o.images * o.height * o.width * o.input_channels)) {
+    std::vector<float> identity(o.output_channels * o.input_channels);
+    for (std::size_t i = 0; i < o.input_channels; ++i) identity[i * o.input_channels + i] = 1.0f;
+    const DeviceMemory uploaded = context.upload(identity);
+    cast(context.stream(), floats_of(uploaded), identity.size(), context.dtype(), filter_.data());
+  }
 
   const void* forward(const void* x, const ImagePass&) override {
-    take_shortcut(context_.stream(), context_.dtype(), shape_, x, y_.data());
+    convolution_.forward(x, filter_.data(), y_.data());
     return y_.data();
   }
   const void* backward(const void* dy) override {
-    take_shortcut_back(context_.stream(), context_.dtype(), shape_, dy, dx_.data());
+    convolution_.backward_data(dy, filter_.data(), dx_.data());
     return dx_.data();
   }
 
  private:
-  Context& context_;
-  ShortcutShape shape_;
-  DeviceMemory y_, dx_;
+  static Conv2d::Options as_convolution(const PaddedShortcut::Options& o) {
+    return {.images = o.images,
+            .height = o.height,
+            .width = o.width,
+            .input_channels = o.input_channels,
+            .output_channels = o.output_channels,
+            .kernel = 1,
+            .stride = o.stride,
+            .deviation = 0.0f};
+  }
+
+  Convolution convolution_;
+  DeviceMemory filter_, y_, dx_;
 };
 
 class ResidualLayer final : public DeviceLayer {
@@ -325,27 +323,6 @@ class DenseLayer final : public DeviceLayer {
   const void* x_ = nullptr;
 };
 
-PoolingShape pooling_shape(const MaxPool::Options& o) {
-  return {.images = o.images,
-          .height = o.height,
-          .width = o.width,
-          .channels = o.channels,
-          .window_height = o.window,
-          .window_width = o.window,
-          .stride = o.stride,
-          .padding = o.padding};
-}
-
-PoolingShape pooling_shape(const AveragePoolOptions& o) {
-  return {.images = o.images,
-          .height = o.height,
-          .width = o.width,
-          .channels = o.channels,
-          .window_height = o.height,
-          .window_width = o.width,
-          .takes_mean = true};
-}
-
 /// Makes the layer of some options.
 struct LayerMaker {
   using Made = std::unique_ptr<DeviceLayer>;
@@ -365,10 +342,10 @@ struct LayerMaker {
     return std::make_unique<ReluLayer>(with.context, o.count);
   }
   Made operator()(const MaxPool::Options& o) const {
-    return std::make_unique<PoolingLayer>(with.context, pooling_shape(o));
+    return std::make_unique<PoolingLayer>(with.context, o);
   }
-  Made operator()(const AveragePoolOptions& o) const {
-    return std::make_unique<PoolingLayer>(with.context, pooling_shape(o));
+  Made operator()(const AveragePool::Options& o) const {
+    return std::make_unique<PoolingLayer>(with.context, o);
   }
   Made operator()(const PaddedShortcut::Options& o) const {
     return std::make_unique<ShortcutLayer>(with.context, o);

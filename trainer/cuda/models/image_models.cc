@@ -9,7 +9,6 @@
 #include "comm/device/device.h"
 #include "trainer/cuda/compute/context.h"
 #include "trainer/cuda/compute/dnn.h"
-#include "trainer/cuda/compute/status.h"
 #include "trainer/cuda/cuda_model.h"
 #include "trainer/cuda/kernels/elementwise.h"
 #include "trainer/cuda/kernels/portable.h"
@@ -34,22 +33,11 @@ class PixelInput {
   };
 
   /// Blocks until the table of 256 values has been copied to the device.
-  PixelInput(kolo::Device& device, Stream& stream, Context& context, const PixelScaling& scaling,
-             const Options& options)
+  PixelInput(Context& context, const PixelScaling& scaling, const Options& options)
       : context_(context),
         options_(options),
-        table_(context.floats(kByteValues)),
-        output_(context.activations(options.count * options.channels)) {
-    std::array<std::uint8_t, kByteValues> bytes;
-    std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
-    const DeviceMemory pinned = device.allocate(kByteValues * sizeof(float), MemoryKind::kPinned);
-    scaling.apply(bytes, {floats_of(pinned), kByteValues});
-    stream.copy({table_.data(), kByteValues, DType::kFloat32, MemoryKind::kDevice},
-                {pinned.data(), kByteValues, DType::kFloat32, MemoryKind::kPinned});
-    const std::unique_ptr<Event> copied = device.make_event();
-    stream.record(*copied);
-    wait_for(*copied);
-  }
+        table_(context.upload(values_of(scaling))),
+        output_(context.activations(options.count * options.channels)) {}
 
   const void* forward(const std::uint8_t* bytes) {
     scale_pixels(context_.stream(), {.bytes = bytes,
@@ -63,6 +51,14 @@ class PixelInput {
   }
 
  private:
+  static std::array<float, kByteValues> values_of(const PixelScaling& scaling) {
+    std::array<std::uint8_t, kByteValues> bytes;
+    std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
+    std::array<float, kByteValues> values;
+    scaling.apply(bytes, values);
+    return values;
+  }
+
   Context& context_;
   Options options_;
   DeviceMemory table_;
@@ -80,7 +76,7 @@ class CudaImageModel final : public CudaModel {
  public:
   CudaImageModel(Base base, const ImageModelOptions& o, const ImageNetwork& network)
       : CudaModel(std::move(base)),
-        input_(device(), device_stream(), context(), o.scaling,
+        input_(context(), o.scaling,
                {.count = o.images * o.height * o.width,
                 .image_channels = o.channels,
                 .channels = pixel_channels(o, network)}),
