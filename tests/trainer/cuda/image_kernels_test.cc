@@ -29,85 +29,118 @@ class ImageKernelTest : public CudaTest, public testing::WithParamInterface<DTyp
   }
 };
 
+class BatchNormKernelTest : public ImageKernelTest {
+ protected:
+  static constexpr std::size_t kSamples = 6, kPixels = 35, kRows = kSamples * kPixels;
+
+  /// The memory of a batch norm on the device, with the parameters and buffers of `host`.
+  struct Norm {
+    DeviceMemory gain, bias, running_mean, running_variance, dgain, dbias;
+    DeviceMemory mean, rstd, factors, y, dx, partials;
+    BatchNormForward forward;
+  };
+
+  Norm make_norm(const ParameterSet& host, std::size_t channels) {
+    const auto copy = [&](std::span<const float> values) {
+      return upload(std::vector<float>(values.begin(), values.end()));
+    };
+    const std::size_t row = channels * sizeof(float), bytes = kRows * channels * size_of(dtype());
+    Norm norm{.gain = copy(host[0].value()),
+              .bias = copy(host[1].value()),
+              .running_mean = copy(host.buffers()[0].value.span()),
+              .running_variance = copy(host.buffers()[1].value.span()),
+              .dgain = room(row),
+              .dbias = room(row),
+              .mean = room(row),
+              .rstd = room(row),
+              .factors = room(3 * row),
+              .y = room(bytes),
+              .dx = room(bytes),
+              .partials = {},
+              .forward = {}};
+    norm.forward = {.dtype = dtype(),
+                    .rows = kRows,
+                    .rows_per_sample = kPixels,
+                    .channels = channels,
+                    .gain = floats(norm.gain),
+                    .bias = floats(norm.bias),
+                    .running_mean = floats(norm.running_mean),
+                    .running_variance = floats(norm.running_variance),
+                    .mean = floats(norm.mean),
+                    .rstd = floats(norm.rstd),
+                    .factors = floats(norm.factors),
+                    .y = norm.y.data()};
+    norm.partials = room(norm.forward.partial_count() * sizeof(float));
+    norm.forward.partials = floats(norm.partials);
+    return norm;
+  }
+
+  /// Compares a pass over `samples` samples. The values are far from zero, where the sum of squares
+  /// alone would lose the variance; the mean then has an error of 20 roundings of a value.
+  void expect_same_pass(BatchNorm& layer, const ParameterSet& host, Norm& norm,
+                        std::uint32_t samples, Into mode) {
+    const std::size_t channels = norm.forward.channels, count = kRows * channels;
+    auto values = random_values(count, 10 + samples);
+    for (float& value : values) value = 20.0f + 2.0f * value;
+    const std::vector<float> x = rounded(values), dy = rounded(random_values(count, 20 + samples));
+    const DeviceMemory dev_x = upload_activations(x), dev_dy = upload_activations(dy),
+                       header = upload(std::vector<BatchHeader>{{.targets = samples}});
+    norm.forward.header = reinterpret_cast<const BatchHeader*>(header.data());
+    norm.forward.x = dev_x.data();
+    batch_norm(native(), norm.forward);
+    expect_close(activations(norm.y, count), layer.forward(x, {.samples = samples}), norm_bound(),
+                 "y");
+    expect_row(norm.running_mean, host.buffers()[0].value.span(), "running mean");
+    expect_row(norm.running_variance, host.buffers()[1].value.span(), "running variance");
+    batch_norm_backward(native(), {.of = norm.forward,
+                                   .dy = dev_dy.data(),
+                                   .dx = norm.dx.data(),
+                                   .mode = mode,
+                                   .dgain = floats(norm.dgain),
+                                   .dbias = floats(norm.dbias)});
+    expect_close(activations(norm.dx, count), layer.backward(dy), norm_bound(), "dx");
+    expect_row(norm.dgain, host[0].gradient(), "dgain");
+    expect_row(norm.dbias, host[1].gradient(), "dbias");
+  }
+
+  float norm_bound() const { return bound(20 * kRows); }
+  void expect_row(const DeviceMemory& memory, std::span<const float> expected,
+                  const std::string& what) {
+    // These are float32 sums of exact values.
+    expect_close(download<float>(memory.data(), expected.size()), expected, 20 * kRows * 0x1.0p-23f,
+                 what);
+  }
+};
+
 // Batches of whole and partial size, and one of padding only, which leaves the running statistics.
-// The values are far from zero, where the sum of squares alone would lose the variance.
-TEST_P(ImageKernelTest, BatchNormForwardAndBackward) {
-  constexpr std::size_t kSamples = 6, kPixels = 35, kRows = kSamples * kPixels;
-  const std::vector<std::uint32_t> batches = {6, 4, 0, 1};
+TEST_P(BatchNormKernelTest, ForwardAndBackward) {
+  const std::uint32_t batches[] = {6, 4, 0, 1};
   for (const std::size_t channels : {5u, 16u, 264u}) {
     SCOPED_TRACE(channels);
-    const std::size_t count = kRows * channels;
     ParameterSet host(3);
     BatchNorm layer(host, "norm",
                     {.samples = kSamples, .rows_per_sample = kPixels, .channels = channels});
     host.own_gradients();
-    host.accumulate(batches.size());
+    host.accumulate(std::size(batches));
     for (std::size_t i = 0; i < 2; ++i) {
       std::ranges::copy(random_values(channels, 4 + i), host[i].value().begin());
     }
-    const DeviceMemory gain = upload(
-                           std::vector<float>(host[0].value().begin(), host[0].value().end())),
-                       bias = upload(
-                           std::vector<float>(host[1].value().begin(), host[1].value().end())),
-                       running_mean = upload(std::vector<float>(channels, 0.0f)),
-                       running_variance = upload(std::vector<float>(channels, 1.0f)),
-                       mean = room(channels * 4), rstd = room(channels * 4),
-                       factors = room(3 * channels * 4), y = room(count * size_of(dtype())),
-                       dx = room(count * size_of(dtype())), dgain = room(channels * 4),
-                       dbias = room(channels * 4);
-    BatchNormForward forward{.dtype = dtype(),
-                             .rows = kRows,
-                             .rows_per_sample = kPixels,
-                             .channels = channels,
-                             .gain = floats(gain),
-                             .bias = floats(bias),
-                             .running_mean = floats(running_mean),
-                             .running_variance = floats(running_variance),
-                             .mean = floats(mean),
-                             .rstd = floats(rstd),
-                             .factors = floats(factors),
-                             .y = y.data()};
-    const DeviceMemory partials = room(forward.partial_count() * sizeof(float));
-    forward.partials = floats(partials);
-    for (std::size_t pass = 0; pass < batches.size(); ++pass) {
-      SCOPED_TRACE(batches[pass]);
-      auto values = random_values(count, 10 + pass);
-      for (float& value : values) value = 20.0f + 2.0f * value;
-      const std::vector<float> x = rounded(values), dy = rounded(random_values(count, 20 + pass));
-      const DeviceMemory dev_x = upload_activations(x), dev_dy = upload_activations(dy),
-                         header = upload(std::vector<BatchHeader>{{.targets = batches[pass]}});
-      const auto expected_y = layer.forward(x, {.samples = batches[pass]});
-      forward.header = reinterpret_cast<const BatchHeader*>(header.data());
-      forward.x = dev_x.data();
-      batch_norm(native(), forward);
-      // The mean of values near 20 has an error of 20 roundings of a value.
-      expect_close(activations(y, count), expected_y, bound(20 * kRows), "y");
-      expect_close(download<float>(running_mean.data(), channels), host.buffers()[0].value.span(),
-                   0x1.0p-20f, "running mean");
-      expect_close(download<float>(running_variance.data(), channels),
-                   host.buffers()[1].value.span(), 0x1.0p-20f, "running variance");
-      const auto expected_dx = layer.backward(dy);
-      batch_norm_backward(native(), {.of = forward,
-                                     .dy = dev_dy.data(),
-                                     .dx = dx.data(),
-                                     .mode = pass == 0 ? Into::kOverwrite : Into::kAdd,
-                                     .dgain = floats(dgain),
-                                     .dbias = floats(dbias)});
-      expect_close(activations(dx, count), expected_dx, bound(20 * kRows), "dx");
-      expect_close(download<float>(dgain.data(), channels), host[0].gradient(), bound(20 * kRows),
-                   "dgain");
-      expect_close(download<float>(dbias.data(), channels), host[1].gradient(), bound(20 * kRows),
-                   "dbias");
+    Norm norm = make_norm(host, channels);
+    Into mode = Into::kOverwrite;
+    for (const std::uint32_t samples : batches) {
+      SCOPED_TRACE(samples);
+      expect_same_pass(layer, host, norm, samples, mode);
+      mode = Into::kAdd;
     }
-    const std::vector<float> x = rounded(random_values(count, 30));
+    const std::vector<float> x = rounded(random_values(kRows * channels, 30));
     const DeviceMemory dev_x = upload_activations(x);
-    forward.x = dev_x.data();
-    forward.is_training = false;
-    const auto before = download<float>(running_mean.data(), channels);
-    batch_norm(native(), forward);
-    expect_close(activations(y, count), layer.forward(x, {.is_training = false}), bound(20 * kRows),
-                 "held out");
-    EXPECT_EQ(download<float>(running_mean.data(), channels), before);
+    norm.forward.header = nullptr;  // nothing counts rows outside training
+    norm.forward.x = dev_x.data();
+    norm.forward.is_training = false;
+    batch_norm(native(), norm.forward);
+    expect_close(activations(norm.y, x.size()), layer.forward(x, {.is_training = false}),
+                 norm_bound(), "held out");
+    expect_row(norm.running_mean, host.buffers()[0].value.span(), "running mean");
   }
 }
 
@@ -124,6 +157,8 @@ TEST_P(ImageKernelTest, SumsAreExactSumsRounded) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Types, BatchNormKernelTest, testing::ValuesIn(kActivationTypes),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
 INSTANTIATE_TEST_SUITE_P(Types, ImageKernelTest, testing::ValuesIn(kActivationTypes),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
