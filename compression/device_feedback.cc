@@ -75,7 +75,8 @@ FeedbackDevice::FeedbackDevice(std::shared_ptr<FeedbackStream> on, std::size_t m
       device_(on_->device),
       stream_(*on_->stream),
       enqueued_(device_.make_event()),
-      workspace_(device_.allocate(top_k_workspace_bytes(most_elements), MemoryKind::kDevice)),
+      workspace_(device_.allocate(most_pairs > 0 ? top_k_workspace_bytes(most_elements) : 0,
+                                  MemoryKind::kDevice)),
       staging_(device_.allocate(kStagedFloats * sizeof(float), MemoryKind::kPinned)),
       sent_(device_, most_pairs) {}
 

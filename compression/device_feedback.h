@@ -76,7 +76,8 @@ class DevicePairs {
 /// Threads: one at a time.
 class FeedbackDevice {
  public:
-  /// Steps subtract at most `most_pairs` pairs; tensors have at most `most_elements` elements.
+  /// Steps select and subtract at most `most_pairs` pairs; tensors have at most `most_elements`
+  /// elements.
   FeedbackDevice(std::shared_ptr<FeedbackStream> on, std::size_t most_pairs,
                  std::size_t most_elements);
 

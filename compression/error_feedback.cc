@@ -196,26 +196,41 @@ TopK ErrorFeedback::task_of(std::size_t tensor, std::span<const float> gradient)
           .count = gradient.size()};
 }
 
-void ErrorFeedback::fold(Stream& stream, std::size_t tensor, std::span<const float> gradient,
-                         std::size_t k, const Selection& selected) {
+std::span<float> ErrorFeedback::fold(Stream& stream, std::size_t tensor,
+                                     std::span<const float> gradient, std::size_t k,
+                                     const Selection& selected) {
   begin(tensor, gradient);
   device_->begin_step(stream);
   TopK task = task_of(tensor, gradient);
-  task.sums = residuals_.pending(tensor).data();
+  const std::span<float> sums = residuals_.pending(tensor);
+  task.sums = sums.data();
   task.k = k;
   task.indices = selected.indices;
   task.values = selected.values;
   task.non_finite = selected.non_finite;
   device_->kernels().top_k(stream, task, device_->workspace());
+  return sums;
 }
 
-void ErrorFeedback::fold_dense(Stream& stream, std::size_t tensor, std::span<float> elements) {
+void ErrorFeedback::fold_dense(Stream& stream, std::size_t tensor, std::span<float> elements,
+                               std::span<const float> more) {
   begin(tensor, elements);
   device_->begin_step(stream);
   TopK task = task_of(tensor, elements);
   task.sums = elements.data();
   device_->kernels().top_k(stream, task, {});
   const std::span<float> rest = residuals_.pending(tensor);
+  if (!more.empty()) {
+    stream.copy(
+        {rest.data(), rest.size(), DType::kFloat32, MemoryKind::kDevice},
+        {const_cast<float*>(more.data()), more.size(), DType::kFloat32, MemoryKind::kPinned});
+    device_->kernels().top_k(stream,
+                             {.residual = rest.data(),
+                              .gradient = elements.data(),
+                              .sums = elements.data(),
+                              .count = elements.size()},
+                             {});
+  }
   device_->kernels().spread_rows(stream, {}, nullptr, sizeof(float), rest.data(), rest.size());
 }
 

@@ -117,9 +117,12 @@ class ErrorFeedback {
     float* values = nullptr;
     std::uint32_t* non_finite = nullptr;  ///< Set to 1 if a sum is infinite or NaN.
   };
-  void fold(Stream& stream, std::size_t tensor, std::span<const float> gradient, std::size_t k,
-            const Selection& selected);
-  void fold_dense(Stream& stream, std::size_t tensor, std::span<float> elements);
+  /// Returns the sums, which become the residual: with k = 0, for steps as `fold_in_place`.
+  std::span<float> fold(Stream& stream, std::size_t tensor, std::span<const float> gradient,
+                        std::size_t k, const Selection& selected);
+  /// Then adds the numbers `more`, in pinned memory, unless there are none.
+  void fold_dense(Stream& stream, std::size_t tensor, std::span<float> elements,
+                  std::span<const float> more = {});
 
   struct Sums {
     std::span<float> values = {};

@@ -49,7 +49,8 @@ ErrorFeedback make_feedback(const SparseLayout& layout, const SparseOptions& opt
   std::vector<FeedbackTensor> tensors = feedback_tensors(layout, options);
   if (options.device == nullptr) return ErrorFeedback(std::move(tensors), options.momentum);
   check(options.method->on_device, "this method is for tensors in host memory");
-  return {std::move(tensors), options.momentum, options.device, layout.plan.k};
+  const std::size_t pairs = options.method->codes_sums ? 0 : layout.plan.k;
+  return {std::move(tensors), options.momentum, options.device, pairs};
 }
 
 std::vector<FeedbackTensor> sums_tensors(std::size_t count) {
@@ -71,7 +72,11 @@ GradientCodec::GradientCodec(int rank, const ProcessGrid& grid, SparseOptions op
       places_(layout_.parts.size()),
       tensor_offsets_(tensor_offsets(options_)),
       looked_at_(shard_begins(rank, grid, layout_, options_)) {
-  if (options_.device != nullptr) verdict_.emplace(options_.device->device);
+  if (options_.device == nullptr) return;
+  Device& device = options_.device->device;
+  verdict_.emplace(device);
+  if (!options_.method->codes_sums) return;
+  staged_ = device.allocate(layout_.shard.count * sizeof(float), MemoryKind::kPinned);
 }
 
 // --- Around a step ------------------------------------------------------------------------------
@@ -275,10 +280,36 @@ void GradientCodec::inspect(const CodecElements& finished) {
   for_looked_at([&](std::size_t offset, std::size_t count) { finite_ &= look(offset, count); });
 }
 
+CodecElements GradientCodec::staged() const {
+  return {.data = staged_.data(), .offset = layout_.shard.offset, .count = layout_.shard.count};
+}
+
+bool GradientCodec::stage_kept_sums() {
+  if (owned_count_ == 0) return false;
+  std::ranges::fill(owned_sums_, 0.0f);
+  sums_feedback_.fold_dense(0, owned_sums_, 1.0f, owned_sums_);
+  if (std::ranges::all_of(owned_sums_, [](float sum) { return sum == 0; })) return false;
+  locate(staged());
+  std::fill_n(reinterpret_cast<float*>(staged_.data()), layout_.shard.count, -0.0f);
+  for_coded_sums([&](const OwnedRun& run) {
+    std::copy_n(owned_sums_.data() + run.local, run.count, places_[run.tensor] + run.first);
+  });
+  return true;
+}
+
 void GradientCodec::fold(Stream& stream, const CodecElements& elements) {
   begin(Step::kDense);
+  const bool has_sums = stage_kept_sums();
   locate(elements);
-  for (std::size_t i = 0; i < places_.size(); ++i) feedback_.fold_dense(stream, i, part_at(i));
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const SparsePart& part = layout_.parts[i];
+    std::span<const float> sums;
+    if (has_sums) {
+      sums = {reinterpret_cast<const float*>(staged_.data()) + part.offset - layout_.shard.offset,
+              part.count};
+    }
+    feedback_.fold_dense(stream, i, part_at(i), sums);
+  }
 }
 
 void GradientCodec::inspect(Stream& stream, const CodecElements& finished) {

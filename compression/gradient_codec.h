@@ -104,6 +104,9 @@ class GradientCodec : public Codec {
   /// Stores the address of each part of the elements.
   void locate(const CodecElements& elements);
   std::span<float> part_at(std::size_t part) const;
+  /// Returns this rank's shard in pinned memory, where a method that codes sums decodes them for
+  /// elements in device memory.
+  CodecElements staged() const;
   /// Writes a NaN to the result, because some rank found a number that is not finite. `inspect`
   /// then finds the NaN on all ranks.
   void spoil();
@@ -138,6 +141,9 @@ class GradientCodec : public Codec {
   void for_looked_at(const Look& look) const;
   /// Adds the residuals of the sums that this rank owns to the elements of a dense step.
   void fold_sums();
+  /// Writes the residuals of the sums that this rank owns to `staged_`, and -0, which changes no
+  /// number, for other elements. Returns whether any of them is not zero.
+  bool stage_kept_sums();
   /// Returns the saved residuals of the sums that this rank owns. Errors: as `load`.
   std::vector<float> kept_sums(const FeedbackState& state) const;
 
@@ -146,6 +152,7 @@ class GradientCodec : public Codec {
   const std::vector<std::size_t> looked_at_;  // first element of each shard, which `inspect` reads
   bool finite_ = true;
   std::optional<DeviceFlag> verdict_;  // in device memory, raised unless the step is finite
+  DeviceMemory staged_;                // see `staged`
   bool flushes_ = false;
   Step step_ = Step::kNone;
 };

@@ -15,13 +15,6 @@
 namespace kolo {
 namespace {
 
-std::uint64_t mixed(std::uint64_t x) {  // splitmix64
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebU;
-  return x ^ x >> 31;
-}
-
 /// Encodes sums in the wire dtype. The rounding errors become residuals of their owner.
 class WireSums final : public Quantiser {
  public:
@@ -29,18 +22,21 @@ class WireSums final : public Quantiser {
 
   std::size_t bytes(std::size_t count) const override { return 1 + count * size_of(wire_); }
   void encode(std::span<const float> values, const Dither&,
-              std::span<std::byte> codes) const override {
-    const int exponent = fitting_exponent(wire_, largest_magnitude(values));
-    codes[0] = exponent_code(exponent);
-    encode_values(wire_, exponent, values, codes.subspan(1));
+              std::span<std::byte> to) const override {
+    const int exponent =
+        fitting_exponent(wire_, codes::largest_magnitude(values.data(), values.size()));
+    to[0] = static_cast<std::byte>(exponent + kBias);
+    encode_values(wire_, exponent, values, to.subspan(1));
   }
-  void decode(std::span<const std::byte> codes, std::span<float> values) const override {
-    const int exponent = coded_exponent(codes[0]);
+  void decode(std::span<const std::byte> from, std::span<float> values) const override {
+    const int exponent = std::to_integer<int>(from[0]) - kBias;
     ensure(is_exponent_of(wire_, exponent), "no such exponent for a payload's sums");
-    decode_values(wire_, exponent, codes.subspan(1), values);
+    decode_values(wire_, exponent, from.subspan(1), values);
   }
 
  private:
+  static constexpr int kBias = 127;
+
   DType wire_;
 };
 
@@ -48,7 +44,7 @@ template <typename Visit>
 void for_blocks(const SparsePlan& plan, int owner, const Visit& visit) {
   plan.for_runs(owner, [&](OwnedRun run) {
     for (std::size_t left = run.count; left > 0; left -= run.count) {
-      run.count = std::min(left, kQuantisedBlock);
+      run.count = std::min(left, codes::kBlock);
       visit(run);
       run.first += run.count;
       run.local += run.count;
@@ -65,10 +61,11 @@ std::size_t bytes_of(const SparsePlan& plan, int owner, const Quantiser& quantis
 
 class QuantisedCodec final : public GradientCodec {
  public:
-  QuantisedCodec(int rank, const ProcessGrid& grid, const SparseOptions& options,
+  QuantisedCodec(int rank, const ProcessGrid& grid, const SparseOptions& options, codes::Kind kind,
                  std::unique_ptr<Quantiser> values, std::unique_ptr<Quantiser> sums)
       : GradientCodec(rank, grid, options),
         rank_(rank),
+        kind_(kind),
         values_(std::move(values)),
         sums_(std::move(sums)),
         kept_(layout_.parts.size()) {
@@ -76,23 +73,56 @@ class QuantisedCodec final : public GradientCodec {
       share_bytes_.push_back(bytes_of(layout_.plan, owner, *values_));
       result_bytes_.push_back(bytes_of(layout_.plan, owner, *sums_));
     }
+    if (options.device != nullptr) device_.emplace(options.device->device, layout_.plan, *values_);
+  }
+
+  void select(Stream& stream, const CodecElements& contribution) override {
+    begin_sparse(contribution);
+    std::uint32_t* const flag = device_->flag.begin(stream);
+    for (std::size_t i = 0; i < kept_.size(); ++i) {
+      const std::span<const CodedBlock> blocks = device_->blocks_of(i);
+      const std::span<float> sums = feedback_.fold(stream, i, part_at(i), 0, {.non_finite = flag});
+      options_.device->device.kernels().quantise(
+          stream, {.kind = kind_,
+                   .threshold = options_.threshold,
+                   .seed = Dither::seed(stats_.steps, rank_, false),
+                   .values = sums.data(),
+                   .out = reinterpret_cast<std::uint8_t*>(device_->codes.data()),
+                   .blocks = blocks.data(),
+                   .block_count = blocks.size(),
+                   .non_finite = flag});
+    }
+    device_->flag.end(stream);
+    stream.copy(OnDevice::all(device_->here), OnDevice::all(device_->codes));
   }
 
   void encode(const CodecElements& contribution, Payloads shares) override {
-    begin_sparse(contribution);
     bool finite = true;
-    for (std::size_t i = 0; i < kept_.size(); ++i) {
-      const ErrorFeedback::Sums sums = feedback_.fold_in_place(i, part_at(i), 1.0f);
-      kept_[i] = sums.values;
-      finite &= sums.finite;
+    if (device_) {
+      finite = !device_->flag.is_raised();
+    } else {
+      begin_sparse(contribution);
+      for (std::size_t i = 0; i < kept_.size(); ++i) {
+        const ErrorFeedback::Sums sums = feedback_.fold_in_place(i, part_at(i), 1.0f);
+        kept_[i] = sums.values;
+        finite &= sums.finite;
+      }
     }
     stats_.k = stats_.sent_pairs = layout_.plan.count();
     const auto values_of = [&](const OwnedRun& block) {
       return kept_[block.tensor].subspan(block.first, block.count);
     };
+    const std::byte* selected = device_ ? device_->here.data() : nullptr;
     for (std::size_t i = 0; i < shares.size(); ++i) {
       stats_.payload_bytes += write_header(share_bytes_[i], finite, shares[i]);
-      if (finite) write(*values_, false, static_cast<int>(i), values_of, shares[i]);
+      if (!finite) continue;
+      if (!device_) {
+        write(*values_, false, static_cast<int>(i), values_of, shares[i]);
+        continue;
+      }
+      const std::size_t bytes = share_bytes_[i] - sizeof(CodesHeader);
+      std::copy_n(selected, bytes, shares[i].data() + sizeof(CodesHeader));
+      selected += bytes;
     }
   }
 
@@ -118,7 +148,7 @@ class QuantisedCodec final : public GradientCodec {
   }
 
   void decode(Payloads results, const CodecElements& elements, double scale) override {
-    locate(elements);
+    locate(device_ ? staged() : elements);
     bool finite = true;
     for (std::size_t i = 0; i < results.size(); ++i) {
       finite &= read_header(result_bytes_[i], results[i]);
@@ -136,8 +166,51 @@ class QuantisedCodec final : public GradientCodec {
     }
   }
 
+  void scatter(Stream& stream, const CodecElements& elements) override {
+    stream.copy({elements.data, elements.count, DType::kFloat32, MemoryKind::kDevice},
+                {staged().data, elements.count, DType::kFloat32, MemoryKind::kPinned});
+  }
+
  private:
-  void find_sent() override {}  // `write` already subtracts the sent values
+  /// The codes between the device and the processor, those for all owners one after the other.
+  struct OnDevice {
+    OnDevice(Device& device, const SparsePlan& plan, const Quantiser& quantiser)
+        : flag(device), ends(plan.tensor_counts.size()) {
+      std::vector<std::vector<CodedBlock>> parts(ends.size());
+      std::size_t bytes = 0;
+      for (int owner = 0; owner < plan.ranks; ++owner) {
+        for_blocks(plan, owner, [&](const OwnedRun& run) {
+          parts[run.tensor].push_back(
+              {.first = run.first, .count = run.count, .element = run.element, .offset = bytes});
+          bytes += quantiser.bytes(run.count);
+        });
+      }
+      std::vector<CodedBlock> all_parts;
+      for (std::size_t i = 0; i < ends.size(); ++i) {
+        all_parts.insert(all_parts.end(), parts[i].begin(), parts[i].end());
+        ends[i] = all_parts.size();
+      }
+      blocks = device.allocate(all_parts.size() * sizeof(CodedBlock), MemoryKind::kPinned);
+      std::ranges::copy(all_parts, reinterpret_cast<CodedBlock*>(blocks.data()));
+      codes = device.allocate(bytes, MemoryKind::kDevice);
+      here = device.allocate(bytes, MemoryKind::kPinned);
+    }
+
+    static BufferView all(const DeviceMemory& memory) {
+      return {memory.data(), memory.bytes(), DType::kUInt8, memory.kind()};
+    }
+    std::span<const CodedBlock> blocks_of(std::size_t part) const {
+      const std::size_t begin = part > 0 ? ends[part - 1] : 0;
+      return {reinterpret_cast<const CodedBlock*>(blocks.data()) + begin, ends[part] - begin};
+    }
+
+    DeviceFlag flag;                // raised if a value is not finite
+    std::vector<std::size_t> ends;  // of each part's blocks
+    DeviceMemory blocks;            // pinned
+    DeviceMemory codes, here;       // what `select` encodes, and its copy for the processor
+  };
+
+  void find_sent() override {}  // `write` and `select` already subtract the sent values
 
   /// Writes the codes of an owner's blocks, and subtracts the decoded codes from the values.
   template <typename ValuesOf>
@@ -148,7 +221,7 @@ class QuantisedCodec final : public GradientCodec {
       const std::span<float> values = values_of(block);
       const std::span codes = payload.subspan(offset, quantiser.bytes(block.count));
       quantiser.encode(values, Dither::of(stats_.steps, rank_, of_sums, block.element), codes);
-      std::array<float, kQuantisedBlock> sent;
+      std::array<float, codes::kBlock> sent;
       quantiser.decode(codes, std::span(sent).first(block.count));
       for (std::size_t j = 0; j < block.count; ++j) values[j] -= sent[j];
       offset += codes.size();
@@ -162,7 +235,7 @@ class QuantisedCodec final : public GradientCodec {
     std::size_t offset = sizeof(CodesHeader);
     for_blocks(layout_.plan, owner, [&](const OwnedRun& block) {
       const std::size_t bytes = quantiser.bytes(block.count);
-      std::array<float, kQuantisedBlock> values;
+      std::array<float, codes::kBlock> values;
       quantiser.decode(payload.subspan(offset, bytes), std::span(values).first(block.count));
       visit(block, values.data());
       offset += bytes;
@@ -170,9 +243,11 @@ class QuantisedCodec final : public GradientCodec {
   }
 
   const int rank_;
+  const codes::Kind kind_;
   const std::unique_ptr<Quantiser> values_, sums_;
   std::vector<std::size_t> share_bytes_, result_bytes_;  // payload bytes by owner
   std::vector<std::span<float>> kept_;                   // pending residuals by part, within a step
+  std::optional<OnDevice> device_;                       // empty in host memory
 };
 
 std::unique_ptr<Quantiser> quantiser_of_sums(const SparsePlan& plan, float threshold,
@@ -211,31 +286,11 @@ bool read_header(std::size_t used_bytes, std::span<const std::byte> payload) {
   return finite;
 }
 
-Dither Dither::of(std::size_t step, int rank, bool of_sums, std::size_t element) {
-  const auto stream = 2 * static_cast<std::uint64_t>(rank) + (of_sums ? 1 : 0);
-  return Dither(mixed(mixed(mixed(step) ^ stream) ^ element));
-}
-
-float largest_magnitude(std::span<const float> values) {
-  // Bits of magnitudes order like them; compilers vectorise maxima of integers only.
-  std::int32_t largest = 0;
-  for (const float value : values) {
-    largest = std::max(largest, std::bit_cast<std::int32_t>(value) & 0x7fffffff);
-  }
-  return std::bit_cast<float>(largest);
-}
-
-int scale_exponent(float largest, float most) {
-  constexpr int kLeast = -126;  // 2^126, the inverse of this scale, is finite
-  if (largest == 0.0f) return kLeast;
-  const int exponent = std::max(std::ilogb(largest) - std::ilogb(most), kLeast);
-  return largest <= std::ldexp(most, exponent) ? exponent : exponent + 1;
-}
-
 std::unique_ptr<GradientCodec> make_quantised(int rank, const ProcessGrid& grid,
-                                              const SparseOptions& options, MakeQuantiser make) {
+                                              const SparseOptions& options, codes::Kind kind,
+                                              MakeQuantiser make) {
   const SparsePlan plan = sparse_layout(rank, grid, options).plan;
-  return std::make_unique<QuantisedCodec>(rank, grid, options, make(options.threshold),
+  return std::make_unique<QuantisedCodec>(rank, grid, options, kind, make(options.threshold),
                                           quantiser_of_sums(plan, options.threshold, make));
 }
 
@@ -251,8 +306,8 @@ PayloadForms quantised_forms(const SparsePlan& plan, const Quantiser& quantiser)
 ExchangeNeeds quantised_needs(const CompressedBucketShape& bucket, const CompressionCosts& costs,
                               const Quantiser& quantiser) {
   const auto count = static_cast<double>(bucket.count);
-  const double bytes = count * static_cast<double>(quantiser.bytes(kQuantisedBlock)) /
-                       static_cast<double>(kQuantisedBlock);
+  const double bytes = count * static_cast<double>(quantiser.bytes(codes::kBlock)) /
+                       static_cast<double>(codes::kBlock);
   return {.contribution_bytes = bytes,
           .result_bytes = bucket.sum_bytes > 0 ? count * bucket.sum_bytes : bytes,
           .pass_us = 2 * 12 * count / costs.selector_bytes_per_us};

@@ -123,6 +123,12 @@ void CudaKernels::subtract_pairs(Stream& stream, std::span<const std::int64_t> i
   launch_subtract_pairs(indices, values, residual, velocity, on.native());
 }
 
+void CudaKernels::quantise(Stream& stream, const Quantisation& task) {
+  const CudaStream& on = as_cuda(stream);
+  const CudaDeviceGuard guard(on.device());
+  launch_quantise(task, on.native());
+}
+
 void CudaKernels::find_non_finite(Stream& stream, DType dtype, const void* data, std::size_t count,
                                   std::uint32_t* non_finite) {
   const CudaStream& on = as_cuda(stream);

@@ -80,6 +80,7 @@ class CudaKernels final : public DeviceKernels {
   void top_k(Stream& stream, const TopK& task, std::span<std::byte> workspace) override;
   void subtract_pairs(Stream& stream, std::span<const std::int64_t> indices, const float* values,
                       float* residual, float* velocity) override;
+  void quantise(Stream& stream, const Quantisation& task) override;
   void find_non_finite(Stream& stream, DType dtype, const void* data, std::size_t count,
                        std::uint32_t* non_finite) override;
 };

@@ -9,6 +9,7 @@
 #include "comm/base/span.h"
 #include "comm/device/stream.h"
 #include "comm/kernels/reduce_kernels.h"
+#include "comm/kernels/value_codes.h"
 
 namespace kolo {
 
@@ -70,6 +71,32 @@ struct TopK {
   std::uint32_t* non_finite = nullptr;
 };
 
+/// A block of a tensor's values to encode. Plain data, because the device reads it.
+struct CodedBlock {
+  std::uint64_t first = 0;    ///< Index of its first value in the tensor.
+  std::uint64_t count = 0;    ///< Number of values.
+  std::uint64_t element = 0;  ///< Determines its `codes::Dither`.
+  std::uint64_t offset = 0;   ///< Of its codes, in bytes.
+};
+
+/// The values of a tensor to encode with a few bits each.
+///
+/// Shape:   device memory, but `blocks` [block_count] may be kPinned; they must stay unchanged
+/// until
+///          the launch is complete.
+/// After:   `out` has codes (comm/kernels/value_codes.h), and what they mean is subtracted from the
+///          values. If `*non_finite` is not 0, nothing has changed.
+struct Quantisation {
+  codes::Kind kind = codes::Kind::kInt8;
+  float threshold = 0.0f;
+  std::uint64_t seed = 0;  ///< See `codes::Dither`.
+  float* values = nullptr;
+  std::uint8_t* out = nullptr;
+  const CodedBlock* blocks = nullptr;
+  std::size_t block_count = 0;
+  const std::uint32_t* non_finite = nullptr;
+};
+
 /// The kernels of a device. Each call enqueues work on a stream of this device and returns.
 ///
 /// Bits:    equal those of the CPU functions in comm/kernels/reduce_kernels.h.
@@ -109,6 +136,9 @@ class DeviceKernels {
   /// are distinct.
   virtual void subtract_pairs(Stream& stream, std::span<const std::int64_t> indices,
                               const float* values, float* residual, float* velocity) = 0;
+
+  /// See Quantisation.
+  virtual void quantise(Stream& stream, const Quantisation& task) = 0;
 
   /// Sets `*non_finite` to 1 if a number is infinite or NaN; otherwise leaves it unchanged.
   virtual void find_non_finite(Stream& stream, DType dtype, const void* data, std::size_t count,

@@ -65,9 +65,10 @@ enum class StepKind : std::uint8_t {
 };
 
 /// The verbs of kCodec steps; see `Codec`. Sources and targets are payloads unless they are called
-/// elements, which are ranges of kBucket or kUser, or pairs, which are ranges of kPairs. In a
-/// device bucket, the processor works on pairs instead of elements: kEncode reads pairs and kDecode
-/// writes them. The verbs that work on elements run on the device.
+/// elements, which are ranges of kBucket or kUser, or pairs, which are ranges of kPairs; a codec
+/// may also have codes and sums of all elements there. In a device bucket, the processor works on
+/// pairs instead of elements: kEncode reads pairs and kDecode writes them. The verbs that work on
+/// elements run on the device.
 enum class CodecVerb : std::uint8_t {
   kFold,     ///< Updates elements in place: sources[0] = target.
   kSelect,   ///< Selects pairs of sources[0], which is elements, for target. Device buckets only.

@@ -89,7 +89,11 @@ TEST(SparseSchedules, AreProvedInDeviceMemoryWithAndWithoutItsLibrary) {
       const ProcessGrid grid = ProcessGrid::with_node_sizes(nodes);
       for (const std::vector<std::size_t>& counts :
            {std::vector<std::size_t>{1000, 37}, {130}, {1}}) {
-        for (const SparseOptions& options : test::all_ways(test::options_of(counts, 0.1))) {
+        std::vector<SparseOptions> ways = test::all_ways(test::options_of(counts, 0.1));
+        SparseOptions coded = test::options_of(counts, 0.1);
+        coded.method = &methods::int8;
+        std::ranges::copy(test::all_ways(coded), std::back_inserter(ways));
+        for (const SparseOptions& options : ways) {
           for (const bool spans_nodes : {true, false}) {
             for (const bool in_nodes : {true, false}) {
               if (!device_obstacle(grid, options, in_nodes).empty()) continue;
@@ -145,8 +149,7 @@ TEST(SparseSchedules, SayWhatStandsInTheWayOnADevice) {
   EXPECT_EQ(device_obstacle(nodes, options, false), "");
   for (const CompressionMethod* const method : compression_methods()) {
     options.method = method;
-    EXPECT_EQ(device_obstacle(nodes, options, true).empty(), method == &methods::topk)
-        << method->name;
+    EXPECT_EQ(device_obstacle(nodes, options, true).empty(), method->on_device) << method->name;
   }
 }
 
@@ -186,7 +189,7 @@ TEST(SparseSchedules, RefuseOtherBuckets) {
   const BucketLayout on_device = sparse_device_bucket(options, ReduceOp::kSum);
   EXPECT_NO_THROW(compile_sparse(0, on_device, grid, options));
   SparseOptions other = options;
-  other.method = &methods::int8;
+  other.method = &methods::power_sgd;
   EXPECT_THROW(compile_sparse(0, on_device, grid, other), UsageError);
 }
 

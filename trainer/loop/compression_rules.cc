@@ -49,8 +49,8 @@ void require_device_compression(const Config& config, const Options& options) {
     if (!spec.method->on_device) {
       refuse(
           fmt::format("{} compresses gradients in host memory, and those of --device {} are in "
-                      "the GPU's, where they would be sent dense; choose topk, fp16, bf16 or "
-                      "none",
+                      "the GPU's, where they would be sent dense; choose topk, int8, fp8, 2bit, "
+                      "sign, fp16, bf16 or none",
                       spec.method->title, options.device));
     }
     if (spec.momentum > 0)

@@ -27,6 +27,24 @@ void subtract_pairs_on_host(std::span<const std::int64_t> indices, const float* 
   }
 }
 
+void quantise_on_host(const Quantisation& task) {
+  if (*task.non_finite != 0) return;
+  codes::visit(task.kind, [&]<typename Code>(std::type_identity<Code>) {
+    for (const CodedBlock& block : std::span(task.blocks, task.block_count)) {
+      float* const values = task.values + block.first;
+      std::uint8_t* const to = task.out + block.offset;
+      const std::uint32_t header = Code::header(values, block.count);
+      if (Code::kHeader > 0) to[0] = static_cast<std::uint8_t>(header);
+      const Code code(header, task.threshold);
+      const codes::Dither dither(task.seed, block.element);
+      for (std::size_t j = Code::kHeader; j < codes::bytes<Code>(block.count); ++j) {
+        to[j] = static_cast<std::uint8_t>(
+            codes::take(code, values, block.count, j - Code::kHeader, dither));
+      }
+    }
+  });
+}
+
 void copy_batched_on_host(const BatchedCopy& copy) {
   const bool packs = copy.direction == CopyDirection::kPack;
   const DType from = packs ? copy.tensor_dtype : copy.bucket_dtype;

@@ -22,6 +22,7 @@ void load_reduce();
 void load_rows();
 void load_top_k();
 void load_pairs();
+void load_codes();
 
 /// Enqueues `copy` on a cudaStream_t of the current device, as one launch. Blocks take chunks
 /// round-robin; threads move 16 bytes at a time where addresses allow. The bits equal those of
@@ -57,16 +58,18 @@ void launch_reduce(DType dtype, ReduceOp op, void* target, Span<const void* cons
 void launch_row_sums(const RowGroups& groups, const void* rows, std::size_t width, DType dtype,
                      double scale, void* sums, void* cuda_stream);
 
-/// Enqueue `DeviceKernels::subtract_pairs` and `find_non_finite` on a cudaStream_t of the current
-/// device, as one launch each.
+/// Enqueue `DeviceKernels::subtract_pairs`, `quantise` and `find_non_finite` on a cudaStream_t of
+/// the current device, as one launch each.
 void launch_subtract_pairs(Span<const std::int64_t> indices, const float* values, float* residual,
                            float* velocity, void* cuda_stream);
+void launch_quantise(const Quantisation& task, void* cuda_stream);
 void launch_find_non_finite(DType dtype, const void* data, std::size_t count,
                             std::uint32_t* non_finite, void* cuda_stream);
 
 /// Run the same on the processor; these functions define the results.
 void subtract_pairs_on_host(std::span<const std::int64_t> indices, const float* values,
                             float* residual, float* velocity);
+void quantise_on_host(const Quantisation& task);
 void find_non_finite_on_host(DType dtype, const void* data, std::size_t count,
                              std::uint32_t* non_finite);
 

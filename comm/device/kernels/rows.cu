@@ -207,6 +207,7 @@ void load_kernels() {
   load_rows();
   load_top_k();
   load_pairs();
+  load_codes();
 }
 
 }  // namespace kolo

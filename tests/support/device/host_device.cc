@@ -107,6 +107,13 @@ void HostKernels::subtract_pairs(Stream& stream, std::span<const std::int64_t> i
   });
 }
 
+void HostKernels::quantise(Stream& stream, const Quantisation& task) {
+  as_host(stream).enqueue([task] {
+    quantise_on_host(task);
+    return true;
+  });
+}
+
 void HostKernels::find_non_finite(Stream& stream, DType dtype, const void* data, std::size_t count,
                                   std::uint32_t* non_finite) {
   as_host(stream).enqueue([=] {

@@ -1,14 +1,17 @@
-// Compares top-k and error feedback on a GPU, bit by bit, with those on the processor.
+// Compares top-k, codes and error feedback on a GPU, bit by bit, with those on the processor.
 
 #include <algorithm>
 #include <bit>
 #include <limits>
 #include <memory>
+#include <random>
 #include <vector>
 
+#include "comm/device/kernels/kernels.h"
 #include "comm/device/kernels/top_k.h"
 #include "compression/error_feedback.h"
 #include "compression/kernels/top_k_selector.h"
+#include "tests/comm/device/kernels/code_cases.h"
 #include "tests/compression/top_k_cases.h"
 #include "tests/support/gpu_test.h"
 
@@ -76,6 +79,38 @@ TEST_F(TopKGpuTest, EqualsTheProcessorForEveryKindOfNumberInEveryRun) {
         ASSERT_TRUE(first == run(input, k));
       }
     }
+  }
+}
+
+TEST_F(TopKGpuTest, CodesEqualTheReference) {
+  std::mt19937 random(23);
+  for (const codes::Kind kind : test::kCodeKinds) {
+    const test::CodeCase input = test::any_code_case(random, kind);
+    const DeviceMemory values = upload(std::as_bytes(std::span(input.values)));
+    const DeviceMemory blocks = upload(std::as_bytes(std::span(input.blocks)));
+    const DeviceMemory flag = upload(std::vector<std::byte>(4));
+    const DeviceMemory out = upload(std::vector<std::byte>(input.bytes));
+    Quantisation task{.kind = kind,
+                      .threshold = 0.3f,
+                      .seed = 7,
+                      .values = reinterpret_cast<float*>(values.data()),
+                      .out = reinterpret_cast<std::uint8_t*>(out.data()),
+                      .blocks = reinterpret_cast<const CodedBlock*>(blocks.data()),
+                      .block_count = input.blocks.size(),
+                      .non_finite = reinterpret_cast<const std::uint32_t*>(flag.data())};
+    device->kernels().quantise(*stream, task);
+    std::vector<float> expected = input.values;
+    std::vector<std::uint8_t> expected_codes(input.bytes);
+    const std::uint32_t finite = 0;
+    task.values = expected.data();
+    task.out = expected_codes.data();
+    task.blocks = input.blocks.data();
+    task.non_finite = &finite;
+    quantise_on_host(task);
+    EXPECT_TRUE(
+        std::ranges::equal(download(out, out.bytes()), std::as_bytes(std::span(expected_codes))));
+    EXPECT_TRUE(
+        std::ranges::equal(download(values, values.bytes()), std::as_bytes(std::span(expected))));
   }
 }
 
