@@ -91,7 +91,10 @@ TEST(DeviceCommunicators, AverageGradients) {
       return std::ranges::all_of(
           members, [](const Member& each) { return each.set->registration().done(); });
     });
-    for (Member& member : members) member.set->registration().wait(std::chrono::milliseconds(1));
+    for (Member& member : members) {
+      member.set->registration().wait(std::chrono::milliseconds(1));
+      EXPECT_FALSE(member.engine->native_in_nodes()) << "a group has one communicator, of all";
+    }
     for (int iteration = 0; iteration < 3; ++iteration) {
       for (int rank = 0; rank < 3; ++rank) {
         write_and_mark(members[static_cast<std::size_t>(rank)], rank, iteration, random);
