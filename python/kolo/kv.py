@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import math
 import sys
+import threading
 from ctypes import POINTER, byref, c_int32, c_int64, c_void_p, cast
 from types import TracebackType
 from typing import Any, Callable, NamedTuple, Sequence, Type, Union
@@ -61,7 +62,7 @@ class KVStore(Owner):
     """Keys and values that ranks share. `kolo.kv.create` makes it. Keys are strings or integers, one of them or a list;
     values are arrays in host memory.
 
-    Threads: one at a time.
+    Threads: one at a time; a call waits until an earlier one has ended, also one that a signal has interrupted.
     """
 
     type: str
@@ -78,6 +79,7 @@ class KVStore(Owner):
         self._known: dict[str, _Known | None] = {}
         self._versions: dict[str, Version] = {}
         self._updaters: list[Any] = []
+        self._in_use = threading.Lock()
         self._error: BaseException | None = None
         call(library().kolo_parameters_open, group._pointer, byref(options), byref(self._pointer), runtime=group._handle.pointer, keep=group)
         self._owned = Owned(self._pointer, library().kolo_parameters_release, made_of=group._owned)
@@ -133,27 +135,28 @@ class KVStore(Owner):
 
         return self._for_each(each, key, value, out)
 
-    def row_sparse_pull(self, key: Key, out: Any = None, row_ids: Any = ()) -> Any:
+    def row_sparse_pull(self, key: Keys, out: Any = None, row_ids: Any = ()) -> Any:
         """Reads only the rows `row_ids`, int64 in any order, into the rows of `out` (default: a new array), and returns
         it."""
-        ids = memory_of(row_ids, "row_ids")
-        if ids.dtype.name != "int64":
-            raise UsageError(f"row_ids are int64, not {ids.dtype.name}")
 
-        def each(key: Key) -> Any:
+        def each(key: Key, out: Any, row_ids: Any) -> Any:
+            ids = memory_of(row_ids, "row_ids")
+            if ids.dtype.name != "int64":
+                raise UsageError(f"row_ids are int64, not {ids.dtype.name}")
             place = self._new(key, ids.count) if out is None else out
             if ids.count:
                 self._read(key, library().kolo_parameters_pull, place, (cast(ids.address, POINTER(c_int64)), ids.count))
             return place
 
-        return self._for_each(each, key)
+        return self._for_each(each, key, out, row_ids)
 
     def version(self, key: Key) -> Version:
         """What the last pull of this key has read."""
         return self._versions[str(key)]
 
     def set_optimizer(self, name: str = "sgd", **settings: float) -> None:
-        """From now on pushes are float32 gradients for this optimizer: sgd, adam or adamw. All ranks call it alike.
+        """From now on pushes are float32 gradients for this optimizer: sgd, adam or adamw. It goes on from the state of
+        an optimizer of the same name, so that the learning rate may change. All ranks call it alike.
 
         Settings: lr, momentum, weight_decay, beta1, beta2, epsilon, rescale (multiplies gradients).
         """
@@ -221,7 +224,8 @@ class KVStore(Owner):
         results = []
 
         def run() -> int:
-            results.append(function())
+            with self._in_use:  # An interrupted call still runs.
+                results.append(function())
             return int(_c.KOLO_OK)
 
         try:

@@ -99,6 +99,9 @@ def check_key(kv, key, shape, dtype):
         assert kv.row_sparse_pull(name, out, np.array([1])) is out
         same(out, expected[1:2])
         assert kv.row_sparse_pull(name, row_ids=np.array([], np.int64)).shape == (0, shape[1])
+        outs = [np.zeros((2, shape[1]), dtype), np.zeros((1, shape[1]), dtype)]
+        kv.row_sparse_pull([name, name], outs, [np.array([1, 0]), np.array([0])])
+        same(outs[0], expected[[1, 0]]), same(outs[1], expected[:1])
     kv.barrier()
     pulled = kv.push_pull(name, value(kv.rank, key, shape, dtype))
     kv.barrier()
@@ -264,6 +267,29 @@ def callers(job):
         assert sum(isinstance(thread, Caller) for thread in threading.enumerate()) == callers
 
 
+def in_turn(job):
+    """A call waits for an earlier one that still runs, as an interrupted one may."""
+    order, begun, go_on = [], threading.Event(), threading.Event()
+
+    def update(*_):
+        begun.set()
+        assert go_on.wait(60)
+        order.append("push")
+
+    with create("local", job) as kv:
+        kv.init("w", np.zeros(1, np.float32))
+        kv.set_updater(update)
+        first = threading.Thread(target=lambda: kv.push("w", np.ones(1, np.float32)))
+        second = threading.Thread(target=lambda: (kv.barrier(), order.append("barrier")))
+        first.start()
+        assert begun.wait(60)
+        second.start()
+        second.join(0.3)
+        go_on.set()
+        first.join(), second.join()
+        assert order == ["push", "barrier"], order
+
+
 def forked(job):
     """A forked process has no part in the store, and ends without it."""
     kv = create("dist_async", job)
@@ -297,7 +323,7 @@ def left_open():
 
 SCENES = {
     each.__name__: each
-    for each in (types, bits, slowed, bounded, misuse, failing, callers, forked, lost, left_to_the_job)
+    for each in (types, bits, slowed, bounded, misuse, failing, callers, in_turn, forked, lost, left_to_the_job)
 }
 
 if __name__ == "__main__":

@@ -45,6 +45,9 @@ class Stores(Scenes):
     def test_calls_share_a_thread(self):
         self.check("callers")
 
+    def test_calls_take_turns(self):
+        self.check("in_turn")
+
     def test_a_forked_process(self):
         self.check("forked")
 

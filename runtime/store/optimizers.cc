@@ -1,6 +1,5 @@
 #include <cmath>
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,11 +13,7 @@
 namespace kolo {
 namespace {
 
-/// The state of an optimizer for the elements of one key.
-struct OptimizerState {
-  std::vector<float> first, second;  // velocities, or moments
-  int steps = 0;
-};
+using OptimizerState = OptimizerStates::OfKey;
 
 void sgd(const StoreOptimizer& with, float lr, OptimizerState& state, Span<float> value,
          const float* pushed) {
@@ -58,17 +53,17 @@ void adam(const StoreOptimizer& with, float lr, OptimizerState& state, Span<floa
 
 }  // namespace
 
-StoreUpdater make_updater(const StoreOptimizer& optimizer) {
+StoreUpdater make_updater(const StoreOptimizer& optimizer,
+                          std::shared_ptr<OptimizerStates> states) {
   const bool is_sgd = optimizer.name == "sgd";
   check(is_sgd || optimizer.name == "adam" || optimizer.name == "adamw",
         fmt::format("the optimizer '{}' is not one of sgd, adam and adamw; set_updater takes a "
                     "function of yours",
                     optimizer.name));
-  auto states = std::make_shared<std::map<std::string, OptimizerState, std::less<>>>();
   return [=](const StoreUpdate& update) {
     const Span<float> value(static_cast<float*>(update.value.data), update.value.count);
     (is_sgd ? sgd : adam)(optimizer, static_cast<float>(optimizer.lr * update.rate),
-                          (*states)[std::string(update.key)], value,
+                          states->by_key[std::string(update.key)], value,
                           static_cast<const float*>(update.pushed.data));
   };
 }

@@ -203,7 +203,7 @@ void ParameterStore::init(std::string_view key, const ConstBuffer& value, std::s
 
 ConstBuffer ParameterStore::merged(const Key& key, const OneOrMore<ConstBuffer>& values) {
   check(!values.empty(), [&] { return fmt::format("push of '{}': there is no value", key.name); });
-  check(!takes_float32_only_ || key.like.dtype == DType::kFloat32, [&] {
+  check(optimizer_.empty() || key.like.dtype == DType::kFloat32, [&] {
     return fmt::format(
         "push of '{}': built-in optimizers take float32, and the key is {}; "
         "set_updater takes a function of yours",
@@ -372,20 +372,23 @@ StoreVersion ParameterStore::ask(std::string_view subject, StoreRequest request,
 
 void ParameterStore::set_optimizer(const StoreOptimizer& optimizer) {
   check_open("set_optimizer");
-  StoreUpdater updater = make_updater(optimizer);
+  auto states = optimizer.name == optimizer_ ? states_ : std::make_shared<OptimizerStates>();
+  StoreUpdater updater = make_updater(optimizer, states);
   const auto& [name, lr, momentum, decay, beta1, beta2, epsilon, rescale] = optimizer;
   agree(group_, "set_optimizer",
         fmt::format("{} {} {} {} {} {} {} {}", name, lr, momentum, decay, beta1, beta2, epsilon,
                     rescale));
   set_updater(std::move(updater));
-  takes_float32_only_ = true;
+  optimizer_ = optimizer.name;
+  states_ = std::move(states);
 }
 
 void ParameterStore::set_updater(StoreUpdater updater) {
   check_open("set_updater");
   check(static_cast<bool>(updater), "set_updater: the updater is empty");
+  if (is_async_) barrier();  // It is not for pushes of before.
   server_->set_updater(std::move(updater));
-  takes_float32_only_ = false;
+  optimizer_.clear();
   group_.barrier().wait();  // No rank pushes to a server that lacks it.
 }
 

@@ -18,6 +18,7 @@ namespace kolo {
 
 class Outbox;
 class StoreServer;
+struct OptimizerStates;
 struct StoreRequest;
 
 /// Settings of a parameter store; equal on all its ranks.
@@ -121,7 +122,8 @@ class ParameterStore {
                                Span<const std::int64_t> rows);
 
   /// From now on pushes are float32 gradients for this optimizer, whose state lives with the
-  /// values. Collective, with equal settings.
+  /// values. It goes on from the state of an optimizer of the same name, so that settings such as
+  /// the learning rate may change. Collective, with equal settings.
   void set_optimizer(const StoreOptimizer& optimizer);
   /// From now on pushes are applied by this function. Collective.
   void set_updater(StoreUpdater updater);
@@ -152,7 +154,8 @@ class ParameterStore {
   const int exceptions_;
   std::map<std::string, std::unique_ptr<Key>, std::less<>> keys_;
   std::vector<std::byte> merged_;
-  bool takes_float32_only_ = false;
+  std::string optimizer_;  // name; empty without a built-in one
+  std::shared_ptr<OptimizerStates> states_;
   std::uint64_t next_tag_ = 1;
   std::optional<Ticket> closing_;
   std::unique_ptr<StoreServer> server_;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,8 +22,19 @@
 
 namespace kolo {
 
-/// A built-in optimizer as updater of float32 values. Errors: UsageError for its name.
-StoreUpdater make_updater(const StoreOptimizer& optimizer);
+/// The state of an optimizer for the elements that live on this rank.
+struct OptimizerStates {
+  struct OfKey {
+    std::vector<float> first, second;  ///< Velocities, or moments.
+    int steps = 0;
+  };
+  std::map<std::string, OfKey, std::less<>> by_key;
+};
+
+/// A built-in optimizer as updater of float32 values, which goes on from `states`. Errors:
+/// UsageError for its name.
+StoreUpdater make_updater(const StoreOptimizer& optimizer, std::shared_ptr<OptimizerStates> states =
+                                                               std::make_shared<OptimizerStates>());
 
 /// The elements of a key that live on this rank.
 struct StoreShard {

@@ -213,6 +213,51 @@ TEST_P(StoreTypes, GiveTheRateToTheUpdater) {
   });
 }
 
+/// Pushes of before wait at the servers while ranks set an updater.
+TEST(AsyncStore, AnUpdaterIsNotForPushesOfBefore) {
+  run_store(2, [](Runtime& runtime) {
+    ParameterStore store(runtime, store_of("dist_async"));
+    const std::size_t count = 200'000;
+    store.init("w", std::vector<float>(count));
+    const std::vector<float> one(count, 1.0f);
+    if (store.rank() == 1) {
+      for (int push = 0; push < 40; ++push) {
+        store.push("w", ConstBuffer(values_of<float>(1, push, count)));
+      }
+    }
+    store.set_updater(add_pushed<float>);
+    store.push("w", ConstBuffer(one));
+    store.barrier();
+    const std::vector<float> two(count, 2.0f);
+    require(pulled<float>(store, "w", count) == sum_of(values_of<float>(1, 39, count), two),
+            "the last assigned value, and a push of each rank");
+    store.barrier();
+  });
+}
+
+/// Momentum 1 and a gradient of 1: step k adds lr * k.
+TEST_P(StoreTypes, AChangedLearningRateKeepsTheStateOfTheOptimizer) {
+  const auto& [type, ranks] = GetParam();
+  run_store(ranks, [&, type = type](Runtime& runtime) {
+    ParameterStore store(runtime, store_of(type));
+    const float last = static_cast<float>(store.num_workers());
+    const std::vector<float> one(5, -1.0f / last);
+    store.init("w", std::vector<float>(5));
+    for (const double lr : {0.25, 0.5}) {
+      store.set_optimizer({.name = "sgd", .lr = lr, .momentum = 1.0});
+      for (int push = 0; push < 2; ++push) store.push("w", ConstBuffer(one));
+    }
+    store.barrier();
+    if (store.options().type != "dist_async") {
+      require(pulled<float>(store, "w", 5)[4] == 0.25f * (1 + 2) + 0.5f * (3 + 4), "the velocity");
+    }
+    store.set_optimizer({.name = "adam"});
+    store.set_optimizer({.name = "sgd", .momentum = 1.0});  // begins anew
+    store.init("v", std::vector<float>(5));
+    store.barrier();
+  });
+}
+
 class Staleness : public testing::TestWithParam<int> {};
 
 TEST_P(Staleness, IsNeverExceeded) {
