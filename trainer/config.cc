@@ -77,6 +77,9 @@ void require_balance(const Config& c) {
           fmt::format("--balance with --exchange {}: ranks would take own steps of unequal length; "
                       "set --exchange dense",
                       c.exchange));
+  require(c.balance != "auto" || !c.sync_batch_norm,
+          "--balance auto with --sync-batch-norm on: all ranks wait for the slowest in every pass, "
+          "so that their times are equal; set it off, or name the rates");
 }
 
 }  // namespace

@@ -53,10 +53,12 @@ MeshShape parse_mesh(const std::string& text, std::size_t ranks) {
                         "above 0",
                         text, axis));
   }
+  // Products of larger axes might overflow.
+  const bool may_fit = std::max({shape.data, shape.tensor, shape.pipeline}) <= ranks;
   const std::size_t of_model = shape.tensor * shape.pipeline;
-  if (shape.data == 0) shape.data = ranks / of_model;
+  if (shape.data == 0 && may_fit) shape.data = ranks / of_model;
   require(
-      shape.data * of_model == ranks,
+      may_fit && shape.data * of_model == ranks,
       fmt::format("--mesh {}: data {} x tensor {} x pipeline {} is not the number of ranks, {}; "
                   "start {} ranks, or leave data out and choose divisors",
                   text, shape.data, shape.tensor, shape.pipeline, ranks,

@@ -65,6 +65,18 @@ TEST(ParseRatesTest, NamesWhatIsNoRate) {
   }
 }
 
+TEST(BalanceOptionsTest, MeasuresNoRanksThatWaitForEachOtherInEveryPass) {
+  const Catalog catalog = built_in_catalog();
+  Config config = default_config(catalog, "resnet20", "");
+  config.balance = "auto";
+  validate(config, catalog);
+  config.sync_batch_norm = true;
+  EXPECT_THAT(error_of([&] { validate(config, catalog); }, ErrorCode::kConfig),
+              HasSubstr("--balance auto with --sync-batch-norm on"));
+  config.balance = "2,1";
+  validate(config, catalog);
+}
+
 // A step has 12 samples in unequal parts. Parts follow each other in rank order, and in the last
 // step no part exceeds the rank's batch.
 TEST(UnequalShardingTest, PartsFollowEachOther) {

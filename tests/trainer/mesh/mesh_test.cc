@@ -47,6 +47,10 @@ TEST(MeshTest, ImpossibleMeshesAreNamed) {
   EXPECT_THAT(mesh_error("tensor=3", 4), HasSubstr("is not the number of ranks, 4"));
   EXPECT_THAT(mesh_error("tensor=8", 4), HasSubstr("is not the number of ranks, 4"));
   for (const char* text :
+       {"tensor=4294967296,pipeline=4294967296", "data=3,tensor=3074457345618258603"}) {
+    EXPECT_THAT(mesh_error(text, 4), HasSubstr("is not the number of ranks, 4")) << text;
+  }
+  for (const char* text :
        {"tensor", "tensor=", "tensor=0", "tensor=-1", "tensor=2x", "rows=2", ","}) {
     EXPECT_THAT(mesh_error(text, 2), HasSubstr("is not data=N, tensor=N or pipeline=N")) << text;
   }
