@@ -357,6 +357,16 @@ def apart():
     Gpu.in_host = ()
 
 
+def measured():
+    """The time of a rank is that of its GPU, which works on after the calls have returned."""
+    for rates, waits in ((None, 2), ([1.0] * dist.get_world_size(), 0)):
+        batches = kolo.torch.balanced_batches(100, 2, rates=rates)
+        next(iter(batches))
+        with recorded() as calls, batches.computing():
+            pass
+        assert [call[1] for call in calls] == ["finish"] * waits, calls
+
+
 def choice():
     """A job of Horovod gets GPUs by local rank if the node has one for each rank; the questions do not start CUDA."""
     devices = kolo.torch._devices

@@ -21,7 +21,7 @@ class Device(OnDevice):
     file = "torch_device_scenes.py"
 
     def test_streams(self):
-        self.check("streams,default_streams,futures,callbacks,apart,order_of_waits,choice,stages")
+        self.check("streams,default_streams,futures,callbacks,apart,measured,order_of_waits,choice,stages")
 
     def test_errors(self):
         self.check("errors", mismatch_after=200)

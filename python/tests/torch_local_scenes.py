@@ -5,6 +5,7 @@
 
 import copy
 import io
+import itertools
 
 import torch
 import torch.distributed as dist
@@ -126,6 +127,53 @@ def state():
         assert optimizer.has_equal_weights
 
 
+def scaled():
+    """A gradient scaler changes nothing in local steps but that a rank whose gradients overflow leaves out its own."""
+    for kind, fused in itertools.product((LocalSGD, DiLoCo), (False, True)):
+        model, other = perceptron(), perceptron()
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        optimizer = kind(torch.optim.SGD(model.parameters(), lr=0.1, fused=fused), every=2)
+        its_own = kind(torch.optim.SGD(other.parameters(), lr=0.1, fused=fused), every=2)
+        for step in range(5):
+            overflows = step == 1 and dist.get_rank() == 1
+            loss = model(batch(step)).square().mean() * (float("inf") if overflows else 1.0)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer), scaler.update(), optimizer.zero_grad()
+            if not overflows:
+                other(batch(step)).square().mean().backward()
+            its_own.step(), its_own.zero_grad()
+        assert scaler.get_scale() == (512.0 if dist.get_rank() == 1 else 1024.0), scaler.get_scale()
+        assert not optimizer.has_equal_weights
+        optimizer.exchange(), its_own.exchange()
+        check_same_everywhere(model)
+        expect_close(model, other, f"{kind.__name__} without a scaler")
+
+
+def kept(optimizer):
+    """The largest norm of this rank's residuals."""
+    moved = optimizer._moved
+    return max(moved.set.residual_norm(i) for i in range(len(moved.views)))
+
+
+def resumed_elsewhere():
+    """Weights and outer state are equal on all ranks, so that any rank may load them without residuals. These are dealt
+    out anew."""
+    model = perceptron()
+    optimizer = DiLoCo(sgd(model), every=1, compression="*=topk(0.25,route=owners)")
+    train(model, optimizer, range(3))
+    states = [None] * dist.get_world_size()
+    dist.all_gather_object(states, optimizer.state_dict())
+    moved = [state["kolo"].pop("moved") for state in states]
+    assert kept(optimizer) > 0.0
+    again = perceptron()
+    again.load_state_dict(model.state_dict())
+    optimizer = DiLoCo(sgd(again), every=1, compression="*=topk(0.25,route=owners)", broadcast=False)
+    optimizer.load_state_dict(states[0])
+    assert kept(optimizer) == 0.0
+    optimizer.remap_compression(moved)
+    assert kept(optimizer) > 0.0
+
+
 def bytes_sent():
     """A step without an exchange sends nothing. An exchange sends as many bytes as an all-reduce of the weights."""
     group = kolo.torch._parameters.group_of(None)
@@ -220,6 +268,10 @@ def misuse():
     group = {"params": [torch.nn.Parameter(torch.zeros(2))]}
     LocalSGD(sgd(model), 2).add_param_group(dict(group))
     expect_error(kolo.UsageError, ["before the optimizer is wrapped"], lambda: DiLoCo(sgd(model), 2).add_param_group(group))
+    frozen = next(model.parameters()).requires_grad_(False)
+    optimizer = DiLoCo(sgd(model), 2)
+    frozen.requires_grad_(True)
+    expect_error(kolo.UsageError, ["required no gradient"], lambda: train(model, optimizer, range(2)))
     expect_error(kolo.UsageError, ["int9"], lambda: DiLoCo(sgd(model), 1, compression="int9"))
 
 

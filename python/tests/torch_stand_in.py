@@ -71,6 +71,9 @@ class Gpu:
     def order(self, tensor, event):
         self._note("order", event)
 
+    def finish(self):
+        self._note("finish", None)
+
     def keep(self, tensor):
         self._note("keep", tensor)
 

@@ -89,7 +89,7 @@ class Local(Scenes):
     file = "torch_local_scenes.py"
 
     def test_ranks_that_train_apart(self):
-        self.check("local,diloco,state,misuse")
+        self.check("local,diloco,state,scaled,resumed_elsewhere,misuse")
 
     def test_three_ranks(self):
         self.check("local,diloco,some_ranks,balanced", nodes=[3])

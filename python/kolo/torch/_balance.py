@@ -14,6 +14,7 @@ from torch.utils.data import Sampler
 import kolo
 from kolo import UsageError
 
+from ._devices import gpu
 from ._parameters import AnyGroup, group_of
 from ._tensors import number_memory
 
@@ -94,9 +95,15 @@ class BalancedBatches(Sampler[list[int]]):
         factor by which this rank multiplies its mean loss, so that the average over ranks is the mean over all samples
         of the step. Collective: every rank enters the block once for each batch."""
         own, all_ranks = self._ahead.popleft()
-        begin = time.perf_counter()
+        begin = self._now()
         yield own * self._group.size / all_ranks
-        self._add((time.perf_counter() - begin) / own)
+        self._add((self._now() - begin) / own)
+
+    def _now(self) -> float:
+        """Returns the time at which the work so far is done, of a GPU too."""
+        if self._measures:
+            gpu().finish()
+        return time.perf_counter()
 
     def _add(self, seconds_per_sample: float) -> None:
         if not self._measures:
@@ -139,7 +146,7 @@ def balanced_batches(
     fewer samples than ranks is left out.
 
     `samples` is the number of samples, or the data set. `rates` are the speeds of all ranks; None means that they are
-    measured. `seed` determines the order of the samples, which is new in each epoch; None keeps the order of the data
+    measured, for which `computing` waits for the current stream of a GPU. `seed` determines the order of the samples, which is new in each epoch; None keeps the order of the data
     set. All arguments are equal on all ranks.
     """
     count = samples if isinstance(samples, int) else len(samples)

@@ -44,6 +44,11 @@ class Gpu:
         """Makes the current stream wait for an event."""
         torch.cuda.current_stream(tensor.device).wait_event(event)
 
+    def finish(self) -> None:
+        """Waits until the work enqueued on the current stream is done, if the program uses a GPU."""
+        if torch.cuda.is_initialized():
+            torch.cuda.current_stream().synchronize()
+
     def keep(self, tensor: torch.Tensor) -> None:
         """Keeps torch from using the memory of a tensor for another one before the current stream has used it."""
         tensor.record_stream(torch.cuda.current_stream(tensor.device))

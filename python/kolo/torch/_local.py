@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -20,11 +20,15 @@ class LocalSGD(WrappedOptimizer):
 
         optimizer = kolo.torch.LocalSGD(torch.optim.SGD(model.parameters(), lr=0.1), every=8)
 
-    Do not wrap the model in DDP. Before an evaluation, a checkpoint and the end of training, call `exchange()`, or
+    All ranks call `step` equally often. A gradient scaler may be used: a rank whose gradients overflow leaves its
+    weights as they are in that step, which counts. Do not wrap the model in DDP. Before an evaluation, a checkpoint and the end of training, call `exchange()`, or
     choose a step after which `has_equal_weights` is true. Buffers, such as running statistics, are not exchanged.
 
     All parameters that require gradients are exchanged, also parameters that are added later. Threads: one.
     """
+
+    _step_supports_amp_scaling = True
+    """A gradient scaler sets the scale and whether gradients overflowed, and calls `step` in any case."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, every: int, group: AnyGroup = None, broadcast: bool = True) -> None:
         """Wraps `optimizer`, and broadcasts the parameters of rank 0 unless `broadcast` is False. Collective.
@@ -48,7 +52,9 @@ class LocalSGD(WrappedOptimizer):
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Takes a step of the wrapped optimizer, and then exchanges weights if an exchange is due."""
-        result = self._optimizer.step() if closure is None else self._optimizer.step(closure)
+        result = None
+        if not self._overflowed():
+            result = self._optimizer.step() if closure is None else self._optimizer.step(closure)
         self._steps += 1
         if self._steps >= self._every:
             self.exchange()
@@ -65,6 +71,18 @@ class LocalSGD(WrappedOptimizer):
             self._rank_group.all_reduce(memories, "average")
             staging.finish()
         self._steps = 0
+
+    @torch.no_grad()
+    def _overflowed(self) -> bool:
+        """Returns whether a gradient scaler found an overflow. Otherwise divides the gradients by its scale."""
+        scaler = vars(self)
+        if scaler.get("found_inf") is not None and scaler["found_inf"].item() != 0:
+            return True
+        if scaler.get("grad_scale") is not None:
+            for parameter in parameters_of(self._optimizer):
+                if parameter.grad is not None:
+                    parameter.grad.div_(scaler["grad_scale"].to(parameter.grad.device))
+        return False
 
     def _parameters(self) -> list[Tensor]:
         """Returns the parameters that require gradients, without duplicates."""
@@ -132,6 +150,8 @@ class DiLoCo(LocalSGD):
     def exchange(self) -> None:
         if self._steps == 0:
             return
+        for parameter in self._parameters():
+            self._moved.index_of(parameter)
         for i, (agreed, parameter, moved) in enumerate(zip(self._agreed, self._exchanged, self._moved.views)):
             torch.sub(agreed, parameter, out=moved)
             self._moved.ready(i)
@@ -158,4 +178,10 @@ class DiLoCo(LocalSGD):
             agreed.copy_(saved)
         if "outer" in state:
             self._outer.load_state_dict(state["outer"])
+        if "moved" in state:
             self._moved.load_state_dict(state["moved"])
+
+    def remap_compression(self, states: Sequence[Mapping[str, Any]]) -> None:
+        """Restores the entries "moved" of all former ranks, on another number of ranks. Collective, with equal states.
+        Load the rest of a state without that entry."""
+        self._moved.remap_compression(states)

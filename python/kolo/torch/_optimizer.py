@@ -18,6 +18,8 @@ class WrappedOptimizer(torch.optim.Optimizer):
     """Forwards parameter groups, state and unknown attributes to a wrapped optimizer. A subclass defines `step`."""
 
     _optimizer: torch.optim.Optimizer
+    _step_supports_amp_scaling = False
+    """A fused optimizer takes the scale of a gradient scaler from attributes, which the scaler would set here."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         # The base class is not initialised, because groups and state belong to the wrapped optimizer.
