@@ -43,8 +43,8 @@ class CodeQuantiser final : public Quantiser {
 /// the sums (under kLossless, round them to the wire dtype), and send the sums to all ranks.
 /// Senders and owners keep the errors of their codes as residuals and add these in the next step.
 ///
-/// For sums, the threshold is multiplied by the number of ranks, so that averages have the same
-/// threshold as values.
+/// For sums, the threshold is multiplied by the number of contributions. On several nodes these are
+/// sums of nodes, to which the threshold applies.
 template <typename Code>
 constexpr CompressionMethod quantised(CompressionMethod method) {
   method.codes_sums = method.needs_owners = method.on_device = true;

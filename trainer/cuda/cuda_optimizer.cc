@@ -76,8 +76,10 @@ void clear(Stream& stream, const DeviceMemory& memory) {
       "cudaMemsetAsync");
 }
 
-// Returns the chunks of an update, with the addresses of the bound gradients.
-std::vector<UpdateChunk> make_chunks(const DeviceParameters& parameters) {
+// Returns the chunks of an update, with the addresses of the bound gradients. `follows` says which
+// gradients are directions.
+std::vector<UpdateChunk> make_chunks(const DeviceParameters& parameters,
+                                     const std::vector<bool>& follows) {
   std::vector<UpdateChunk> chunks;
   for (PlannedChunk& planned : plan_chunks(parameters.plan(), parameters.host())) {
     const DeviceParameter& parameter = parameters[planned.parameter];
@@ -85,6 +87,7 @@ std::vector<UpdateChunk> make_chunks(const DeviceParameters& parameters) {
     planned.chunk.gradient = parameter.rounded != nullptr
                                  ? static_cast<const BFloat16*>(parameter.rounded) + planned.begin
                                  : static_cast<const void*>(parameter.gradient + planned.begin);
+    planned.chunk.follows = follows[planned.parameter] ? 1 : 0;
     chunks.push_back(planned.chunk);
   }
   return chunks;
@@ -99,6 +102,7 @@ struct CudaOptimizer::State {
         stream(parameters.stream()),
         options(options_of),
         kind(kind_of),
+        follows(parameters.size()),
         decision(device.allocate(sizeof(UpdateDecision), MemoryKind::kDevice)),
         pinned_decision(device.allocate(sizeof(UpdateDecision), MemoryKind::kPinned)),
         reported(device.make_event()) {
@@ -110,13 +114,16 @@ struct CudaOptimizer::State {
   }
 
   void upload_chunks() {
-    const std::vector<UpdateChunk> host_chunks = make_chunks(parameters);
+    is_stale = false;
+    const std::vector<UpdateChunk> host_chunks = make_chunks(parameters, follows);
     chunk_count = host_chunks.size();
     if (chunk_count == 0) return;  // other ranks update all elements
     const std::size_t bytes = chunk_count * sizeof(UpdateChunk);
     const DeviceMemory pinned = device.allocate(bytes, MemoryKind::kPinned);
-    chunks = device.allocate(bytes, MemoryKind::kDevice);
-    sums = device.allocate(chunk_count * sizeof(double), MemoryKind::kDevice);
+    if (!chunks) {
+      chunks = device.allocate(bytes, MemoryKind::kDevice);
+      sums = device.allocate(chunk_count * sizeof(double), MemoryKind::kDevice);
+    }
     std::memcpy(pinned.data(), host_chunks.data(), bytes);
     stream.copy(bytes_of(chunks, bytes), bytes_of(pinned, bytes));
     stream.record(*reported);
@@ -152,6 +159,8 @@ struct CudaOptimizer::State {
   Stream& stream;
   OptimizerOptions options;
   const Kind& kind;
+  std::vector<bool> follows;  // by parameter
+  bool is_stale = false;      // whether `follows` differs from the chunks on the device
   DeviceMemory first, second;
   DeviceMemory decision, pinned_decision;
   DeviceMemory chunks, sums;
@@ -171,6 +180,12 @@ CudaOptimizer::CudaOptimizer(DeviceParameters& parameters, std::string_view name
 
 CudaOptimizer::~CudaOptimizer() = default;
 
+void CudaOptimizer::follow(std::size_t index, bool is_direction) {
+  if (state_->follows[index] == is_direction) return;
+  state_->follows[index] = is_direction;
+  state_->is_stale = true;
+}
+
 void CudaOptimizer::gather_squares_by(std::size_t rank, std::size_t ranks,
                                       std::function<void(const BufferView& squares)> gather) {
   state_->squares = state_->device.allocate(ranks * sizeof(double), MemoryKind::kDevice);
@@ -183,6 +198,7 @@ std::size_t CudaOptimizer::bytes() const { return state_->first.bytes() + state_
 void CudaOptimizer::step(const UpdateOptions& update) {
   State& s = *state_;
   const CudaDeviceGuard guard(s.parameters.device_index());
+  if (s.is_stale) s.upload_chunks();
   const NativeStream stream{s.stream.native()};
   const OptimizerOptions& o = s.options;
   const UpdateArrays arrays = s.arrays();

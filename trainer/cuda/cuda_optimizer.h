@@ -46,6 +46,10 @@ class CudaOptimizer : public Stateful {
   CudaOptimizer(const CudaOptimizer&) = delete;
   CudaOptimizer& operator=(const CudaOptimizer&) = delete;
 
+  /// Says whether gradient `index` is a direction from the next step on; see Optimizer::follow.
+  /// Before: the optimizer is "sgd".
+  void follow(std::size_t index, bool is_direction);
+
   /// For ranks that each update a part of the elements: `step` calls `gather` with an array of a
   /// float64 sum per rank in device memory, which has this rank's. After the call, the stream waits
   /// for work that fills in the sums of the other ranks.

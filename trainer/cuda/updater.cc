@@ -13,18 +13,21 @@
 namespace kolo::trainer::cuda {
 namespace {
 
-/// Ranks average whole gradients in device memory of the runtime, and each updates all values.
+/// Ranks average whole gradients in device memory of the runtime, and each updates all values. SGD
+/// follows averages that already include its momentum.
 class ReplicatedUpdater final : public DeviceUpdater {
  public:
   ReplicatedUpdater(const Config& config, Runtime& runtime, DeviceParameters& parameters)
       : DeviceUpdater(config, runtime.options(), parameters),
         gradients_(register_gradients(runtime, parameters.host(),
                                       {.memory = MemoryKind::kDevice, .dtype = dtype_},
-                                      {.compression = runtime.options().compression})) {
+                                      {.compression = runtime.options().compression})),
+        momentum_(config.optimizer_options.momentum) {
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
       parameters.bind_gradient(i, gradients_.view(i).data, dtype_);
     }
     make_optimizer(config);
+    updated();
   }
 
   void ready(std::size_t index) override { gradients_.ready(index, stream()); }
@@ -32,6 +35,7 @@ class ReplicatedUpdater final : public DeviceUpdater {
   void visit_state(StateVisitor& visitor) override {
     DeviceUpdater::visit_state(visitor);
     visit_compression(visitor, gradients_);
+    if (visitor.is_restoring()) updated();
   }
   PlanSummary plan() const override { return gradients_.plan(); }
   std::vector<CompressionStats> compression_stats() const override {
@@ -39,7 +43,16 @@ class ReplicatedUpdater final : public DeviceUpdater {
   }
 
  private:
+  void updated() override {
+    for (std::size_t i = 0; i < gradients_.size(); ++i) {
+      const float corrected = gradients_.corrected_momentum(i);
+      if (corrected > 0) require_momentum(corrected, momentum_, parameters_.host()[i].name());
+      optimizer().follow(i, corrected > 0);
+    }
+  }
+
   GradientSet gradients_;
+  const float momentum_;
 };
 
 ShardPlan plan_shards(const ParameterSet& parameters, const Runtime& runtime,
@@ -114,7 +127,7 @@ class ShardedUpdater final : public DeviceUpdater {
             shards_.buckets()[bucket].count, dtype, MemoryKind::kDevice};
   }
   // The forward pass first needs the last bucket, which has the first layers.
-  void send_values() override {
+  void updated() override {
     for (std::size_t i = buckets_.size(); i-- > 0;) {
       buckets_[i].values =
           runtime_.all_gather(fmt::format("weights {}", i),
@@ -145,7 +158,7 @@ CudaOptimizer& DeviceUpdater::make_optimizer(const Config& config) {
 StepReport DeviceUpdater::update(float lr, const UpdateVerdict&) {
   optimizer_->step(
       {.lr = lr, .gradient_scale = 1.0f / gate_.loss_scale(), .clip_norm = gate_.clip_norm()});
-  send_values();
+  updated();
   const UpdateReport report = optimizer_->report();
   if (gate_.record(report.is_skipped)) {
     const CudaDeviceGuard guard(parameters_.device_index());

@@ -35,9 +35,10 @@ class DeviceUpdater : public ParameterUpdater {
   DeviceUpdater(const Config& config, const Options& options, DeviceParameters& parameters);
   /// Call when the gradients are bound.
   CudaOptimizer& make_optimizer(const Config& config);
+  CudaOptimizer& optimizer() { return *optimizer_; }
   NativeStream stream() const { return {parameters_.stream().native()}; }
-  /// Starts to send this rank's values. Called when their update is enqueued.
-  virtual void send_values() {}
+  /// Called when the update of this rank's values is enqueued.
+  virtual void updated() = 0;
 
   DeviceParameters& parameters_;
   const DType dtype_;  // of gradients

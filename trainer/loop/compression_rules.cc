@@ -53,14 +53,23 @@ void require_device_compression(const Config& config, const Options& options) {
                       "sign, fp16, bf16 or none",
                       spec.method->title, options.device));
     }
-    if (spec.momentum > 0)
-      refuse("the optimizer of a GPU keeps the momentum itself; leave dgc out");
+    if (spec.momentum > 0 && config.optimizer != "sgd") {
+      refuse("dgc corrects the momentum of sgd; leave dgc out, choose --optimizer sgd");
+    }
     if (parse_precision(config.precision) == DType::kFloat16) {
       refuse(
           "residuals would keep the former loss scale when that of float16 changes; choose "
           "--precision bfloat16");
     }
   }
+}
+
+void require_momentum(float corrected, float momentum, const std::string& parameter) {
+  if (corrected == momentum) return;
+  throw_config_error(
+      fmt::format("dgc={} for '{}': --momentum is {}, and all parameters have one momentum: give "
+                  "both the same value",
+                  corrected, parameter, momentum));
 }
 
 std::string sparse_contributions(const Config& config, const Options& options) {

@@ -213,12 +213,8 @@ void GradientExchange::update(std::size_t index, float lr, float gradient_scale)
 
 void GradientExchange::require_momentum(std::size_t index) const {
   if (!directions_) {
-    const float corrected = gradients_.corrected_momentum(places_[index]);
-    if (corrected == optimizer_->momentum()) return;
-    throw_config_error(
-        fmt::format("dgc={} for '{}': --momentum is {}, and all parameters have one "
-                    "momentum: give both the same value",
-                    corrected, parameters_[index].name(), optimizer_->momentum()));
+    return trainer::require_momentum(gradients_.corrected_momentum(places_[index]),
+                                     optimizer_->momentum(), parameters_[index].name());
   }
   throw_config_error(fmt::format(
       "dgc for '{}': it corrects the momentum of sgd; adamw sends directions instead, and has no "

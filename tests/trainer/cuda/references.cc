@@ -214,18 +214,17 @@ void update_adamw(const UpdateArrays& a, const AdamWRates& rates, const UpdateDe
   if (decision->is_skipped != 0) return;
   for_each_element(a,
                    [&](const UpdateChunk& chunk, float gradient, std::size_t i, std::size_t state) {
-                     adamw_element(rates, *decision, chunk.decays != 0 ? rates.weight_decay : 0.0f,
-                                   gradient, a.first[state], a.second[state], a.values[i]);
+                     adamw_element(rates_of(rates, chunk), *decision, gradient, a.first[state],
+                                   a.second[state], a.values[i]);
                    });
 }
 
 void update_sgd(const UpdateArrays& a, const SgdRates& rates, const UpdateDecision* decision) {
   if (decision->is_skipped != 0) return;
-  for_each_element(a,
-                   [&](const UpdateChunk& chunk, float gradient, std::size_t i, std::size_t state) {
-                     sgd_element(rates, *decision, chunk.decays != 0 ? rates.weight_decay : 0.0f,
-                                 gradient, a.first[state], a.values[i]);
-                   });
+  for_each_element(
+      a, [&](const UpdateChunk& chunk, float gradient, std::size_t i, std::size_t state) {
+        sgd_element(rates_of(rates, chunk), *decision, gradient, a.first[state], a.values[i]);
+      });
 }
 
 }  // namespace reference

@@ -132,6 +132,7 @@ struct Job {
   int ranks;
   Shapes shapes = kShapes;
   std::optional<int> overflow_at = {};  ///< The step in which a gradient of rank 0 is infinite.
+  bool is_distinct = false;             ///< Whether all elements of a gradient differ.
 };
 
 /// A contribution whose sums are exact in bfloat16. It tells rank, tensor, element and step.
@@ -155,6 +156,7 @@ void fill(std::span<float> gradient, const Job& job, int rank, std::size_t param
           float scale) {
   for (std::size_t i = 0; i < gradient.size(); ++i) {
     gradient[i] = scale * contribution(rank, parameter, i, step);
+    if (job.is_distinct) gradient[i] += 0x1p-15f * static_cast<float>(i);
   }
   // Another rank owns the last element of the first bucket.
   const bool overflows = rank == 0 && job.overflow_at == step && parameter + 1 == job.shapes.size();
@@ -234,9 +236,9 @@ void train_on_devices(const Job& job, const Config& config, int from, int to, Sa
 
 /// Takes steps [from, to) on processors.
 void train_on_processors(const Job& job, const Config& config, int from, int to, Saved* start,
-                         Saved& end) {
+                         Saved& end, const Options& options = {}) {
   if (start != nullptr) start->state.restores = true;
-  run(job, {}, [&](Runtime& runtime) {
+  run(job, options, [&](Runtime& runtime) {
     const auto parameters = make_parameters(job, runtime.rank(), start);
     const SteadyClock clock;
     const auto make = [&](ParameterSet& of) {
@@ -248,6 +250,7 @@ void train_on_processors(const Job& job, const Config& config, int from, int to,
       updater = std::make_unique<GradientExchange>(
           runtime, *parameters, make(*parameters),
           GradientExchange::Options{.gate = update_options(config),
+                                    .compression = options.compression,
                                     .gradient_dtype = gradient_dtype(config, runtime.options())},
           clock);
     } else {
@@ -369,6 +372,19 @@ TEST(DeviceUpdaters, CheckpointsGoFromEachToEach) {
     train_on_processors(job, config_of("adamw", "optimizer"), 2, 4, &on_device, back);
     expect_follows(back, uninterrupted);
   }
+}
+
+// The largest tensor is sent sparsely, with momentum correction, from the second step on.
+TEST(DeviceUpdaters, MomentumIsCorrectedAsOnTheProcessor) {
+  const Job job{.ranks = 2, .is_distinct = true};
+  Config config = config_of("sgd", "none");
+  config.loss_scale = "off";
+  config.optimizer_options.momentum = 0.75f;
+  const Options options{.compression = "topk(0.05,fp32,dgc=0.75,warmup=1,scope=flat)"};
+  Saved devices, processors;
+  train_on_devices(job, config, 0, 4, nullptr, devices, options);
+  train_on_processors(job, config, 0, 4, nullptr, processors, options);
+  expect_follows(devices, processors);
 }
 
 TEST(DeviceUpdaters, OptionsThatExcludeShardsAreNamed) {

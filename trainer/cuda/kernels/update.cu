@@ -13,19 +13,18 @@ constexpr int kPack = 4;  // number of float32 elements
 struct AdamWElement {
   AdamWRates rates;
   static constexpr bool kHasSecond = true;
-  __device__ void operator()(const UpdateDecision& decision, bool decays, float gradient,
-                             float& first, float& second, float& value) const {
-    adamw_element(rates, decision, decays ? rates.weight_decay : 0.0f, gradient, first, second,
-                  value);
+  __device__ void operator()(const UpdateDecision& decision, float gradient, float& first,
+                             float& second, float& value) const {
+    adamw_element(rates, decision, gradient, first, second, value);
   }
 };
 
 struct SgdElement {
   SgdRates rates;
   static constexpr bool kHasSecond = false;
-  __device__ void operator()(const UpdateDecision& decision, bool decays, float gradient,
-                             float& first, float&, float& value) const {
-    sgd_element(rates, decision, decays ? rates.weight_decay : 0.0f, gradient, first, value);
+  __device__ void operator()(const UpdateDecision& decision, float gradient, float& first, float&,
+                             float& value) const {
+    sgd_element(rates, decision, gradient, first, value);
   }
 };
 
@@ -52,7 +51,7 @@ __device__ void update_pack(const UpdateArrays& a, const UpdateChunk& chunk, T* 
   load(a.values + at, value);
 #pragma unroll
   for (int k = 0; k < N; ++k) {
-    element(decision, chunk.decays != 0, gradient[k], first[k], second[k], value[k]);
+    element(decision, gradient[k], first[k], second[k], value[k]);
   }
   store(first, a.first + state);
   if constexpr (Element::kHasSecond) store(second, a.second + state);
@@ -61,11 +60,12 @@ __device__ void update_pack(const UpdateArrays& a, const UpdateChunk& chunk, T* 
 }
 
 template <typename G, typename T, typename Element>
-__global__ void update_kernel(UpdateArrays a, T* copy, Element element,
+__global__ void update_kernel(UpdateArrays a, T* copy, Element of_all,
                               const UpdateDecision* decision_at) {
   const UpdateDecision decision = *decision_at;
   if (decision.is_skipped != 0) return;
   const UpdateChunk chunk = a.chunks[blockIdx.x];
+  const Element element{rates_of(of_all.rates, chunk)};
   const std::size_t whole = chunk.count / kPack * kPack;
   for (std::size_t i = threadIdx.x * kPack; i < whole; i += kThreads * kPack) {
     update_pack<kPack, G>(a, chunk, copy, element, decision, i);

@@ -59,14 +59,13 @@ struct AdamWRates {
 /// Updates one element, with the same roundings as trainer/kernels/vector.cc on a processor with
 /// fused multiply-add.
 KOLO_HOST_DEVICE inline void adamw_element(const AdamWRates& rates, const UpdateDecision& decision,
-                                           float weight_decay, float gradient, float& m, float& v,
-                                           float& value) {
+                                           float gradient, float& m, float& v, float& value) {
   const float g = gradient * decision.gradient_factor;
   m = fmaf(1.0f - rates.beta1, g - m, m);
   v = fmaf(1.0f - rates.beta2, g * g - v, v);
   const float root = sqrtf(v * decision.bias_correction2);
   const float direction = (m * decision.bias_correction1) / (root + rates.epsilon);
-  value = fmaf(-fmaf(value, weight_decay, direction), rates.lr, value);
+  value = fmaf(-fmaf(value, rates.weight_decay, direction), rates.lr, value);
 }
 
 struct SgdRates {
@@ -76,9 +75,8 @@ struct SgdRates {
 };
 
 KOLO_HOST_DEVICE inline void sgd_element(const SgdRates& rates, const UpdateDecision& decision,
-                                         float weight_decay, float gradient, float& velocity,
-                                         float& value) {
-  const float g = fmaf(value, weight_decay, gradient * decision.gradient_factor);
+                                         float gradient, float& velocity, float& value) {
+  const float g = fmaf(value, rates.weight_decay, gradient * decision.gradient_factor);
   velocity = fmaf(velocity, rates.momentum, g);
   value = fmaf(-velocity, rates.lr, value);
 }
@@ -90,7 +88,25 @@ struct UpdateChunk {
   std::uint64_t state = 0;         ///< Index of the first element in the moments.
   std::uint32_t count = 0;
   std::uint32_t decays = 0;  ///< 1 if weight decay applies, otherwise 0.
+  std::uint32_t follows =
+      0;  ///< 1 if the gradient is a direction with SGD's momentum, otherwise 0.
 };
+
+// These return the rates of a chunk. One that follows directions decays as strongly as with
+// momentum.
+
+KOLO_HOST_DEVICE inline AdamWRates rates_of(AdamWRates rates, const UpdateChunk& chunk) {
+  if (chunk.decays == 0) rates.weight_decay = 0.0f;
+  return rates;
+}
+
+KOLO_HOST_DEVICE inline SgdRates rates_of(SgdRates rates, const UpdateChunk& chunk) {
+  if (chunk.decays == 0) rates.weight_decay = 0.0f;
+  if (chunk.follows == 0) return rates;
+  rates.weight_decay /= 1.0f - rates.momentum;
+  rates.momentum = 0.0f;
+  return rates;
+}
 
 /// Number of elements of a full chunk. Chunks begin at multiples of it within their parameter. If
 /// parameters and gradients are aligned to 16 bytes, all accesses except those to the last elements
