@@ -11,6 +11,7 @@
 
 #include "comm/base/check.h"
 #include "comm/device/cuda_device.h"
+#include "comm/device/cuda_error.h"
 #include "trainer/cuda/compute/status.h"
 #include "trainer/cuda/kernels/update.h"
 #include "trainer/errors.h"
