@@ -101,6 +101,7 @@ class ShardedUpdater final : public DeviceUpdater {
     for (Bucket& bucket : buckets_) bucket.gradients->wait(stream());
   }
   void await_values() override {
+    const CudaDeviceGuard guard(parameters_.device_index());
     for (Bucket& bucket : buckets_) bucket.values->wait(stream());
     parameters_.refresh_copies();
   }
