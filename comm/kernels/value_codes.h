@@ -1,8 +1,8 @@
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "comm/kernels/host_device.h"
@@ -19,6 +19,15 @@ namespace kolo::codes {
 
 /// Largest number of values in a block. The values of a block belong to one tensor.
 inline constexpr std::size_t kBlock = 256;
+
+/// As std::bit_cast, which device code takes only with a flag.
+template <typename To, typename From>
+KOLO_HOST_DEVICE inline To bits_as(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
 
 KOLO_HOST_DEVICE inline std::uint64_t mixed(std::uint64_t x) {  // splitmix64
   x += 0x9e3779b97f4a7c15U;
@@ -56,29 +65,29 @@ class Dither {
 
 /// Returns 2^(header - 127). Scales are powers of two, so that a code times a scale is exact.
 KOLO_HOST_DEVICE inline float scale_of(std::uint32_t header) {
-  return std::bit_cast<float>(header > 0 ? header << 23 : 1U << 22);
+  return bits_as<float>(header > 0 ? header << 23 : 1U << 22);
 }
 
 KOLO_HOST_DEVICE inline float magnitude(float value) {
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & 0x7fffffffU);
+  return bits_as<float>(bits_as<std::uint32_t>(value) & 0x7fffffffU);
 }
 
 KOLO_HOST_DEVICE inline float largest_magnitude(const float* values, std::size_t count) {
   // Bits of magnitudes order like them; compilers vectorise maxima of integers only.
   std::int32_t largest = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::int32_t bits = std::bit_cast<std::int32_t>(values[i]) & 0x7fffffff;
+    const std::int32_t bits = bits_as<std::int32_t>(values[i]) & 0x7fffffff;
     largest = largest < bits ? bits : largest;
   }
-  return std::bit_cast<float>(largest);
+  return bits_as<float>(largest);
 }
 
 /// Returns the header of the smallest scale, from 2^-126, for which largest <= most * scale. The
 /// inverse of that least scale is finite.
 KOLO_HOST_DEVICE inline std::uint32_t scale_header(float largest, float most) {
   constexpr std::uint32_t kLeast = 1;
-  const std::uint32_t exponent = (std::bit_cast<std::uint32_t>(largest) >> 23) + 127;
-  const std::uint32_t of_most = std::bit_cast<std::uint32_t>(most) >> 23;
+  const std::uint32_t exponent = (bits_as<std::uint32_t>(largest) >> 23) + 127;
+  const std::uint32_t of_most = bits_as<std::uint32_t>(most) >> 23;
   const std::uint32_t header = exponent < of_most + kLeast ? kLeast : exponent - of_most;
   return largest <= most * scale_of(header) ? header : header + 1;
 }
@@ -127,18 +136,18 @@ class Fp8 {
   KOLO_HOST_DEVICE static unsigned place(std::size_t) { return 0; }
   /// Adds `dither` times the code's last place to the magnitude, then truncates.
   KOLO_HOST_DEVICE std::uint32_t encode(float value, float dither) const {
-    const std::uint32_t sign = std::bit_cast<std::uint32_t>(value) >> 31 << 7;
+    const std::uint32_t sign = bits_as<std::uint32_t>(value) >> 31 << 7;
     const float scaled = magnitude(value * inverse_);
     if (scaled < kLeastNormal * kLeast) {
       return sign | static_cast<std::uint32_t>(scaled / kLeast + dither);
     }
     const auto added = static_cast<std::uint32_t>(dither * (1U << kDroppedBits));
-    return sign | (((std::bit_cast<std::uint32_t>(scaled) + added) >> kDroppedBits) - kBias);
+    return sign | (((bits_as<std::uint32_t>(scaled) + added) >> kDroppedBits) - kBias);
   }
   KOLO_HOST_DEVICE float decode(std::uint32_t code) const {
     const std::uint32_t bits = code & 0x7fU;
     const float value = bits < kLeastNormal ? static_cast<float>(bits) * kLeast
-                                            : std::bit_cast<float>((bits + kBias) << kDroppedBits);
+                                            : bits_as<float>((bits + kBias) << kDroppedBits);
     return (code > 0x7fU ? -value : value) * scale_;
   }
 
@@ -190,7 +199,7 @@ class Sign {
     if (sum == 0) return 0;
     const double mean = sum / static_cast<double>(count);
     const double moved = mean * 1.4142135623730951;  // the square root of two
-    const int header = static_cast<int>(std::bit_cast<std::uint64_t>(moved) >> 52) - 1023 + 127;
+    const int header = static_cast<int>(bits_as<std::uint64_t>(moved) >> 52) - 1023 + 127;
     return static_cast<std::uint32_t>(header < kLeast ? kLeast : header < kMost ? header : kMost);
   }
   KOLO_HOST_DEVICE Sign(std::uint32_t header, float)
