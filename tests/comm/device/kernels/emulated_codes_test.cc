@@ -15,7 +15,7 @@ namespace {
 using codes::Kind;
 using test::CodeCase;
 
-constexpr std::uint32_t kSeed = 29;
+constexpr std::uint32_t kCodeSeed = 29;
 constexpr std::uint8_t kUntouched = 0xa5;
 
 struct Encoded {
@@ -39,7 +39,7 @@ Encoded encode(const CodeCase& input, Kind kind, std::uint32_t non_finite, const
 }
 
 TEST(EmulatedCodes, EqualTheReference) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kCodeSeed);
   for (const Kind kind : test::kCodeKinds) {
     for (std::uint32_t seed = 1; seed <= 6; ++seed) {
       SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)) + ", seed " +
@@ -58,9 +58,9 @@ TEST(EmulatedCodes, EqualTheReference) {
 
 // A step with such a value is discarded.
 TEST(EmulatedCodes, AValueThatIsNotFiniteLeavesAllAsItIs) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kCodeSeed);
   const CodeCase input = test::any_code_case(random, Kind::kInt8);
-  emulator::Device device({.seed = kSeed});
+  emulator::Device device({.seed = kCodeSeed});
   const auto launch = [](const Quantisation& task) { launch_quantise(task, nullptr); };
   for (const Encoded& result :
        {encode(input, Kind::kInt8, 1, launch), encode(input, Kind::kInt8, 1, quantise_on_host)}) {
