@@ -81,8 +81,8 @@ struct CodedBlock {
 
 /// The values of a tensor to encode with a few bits each.
 ///
-/// Shape:   device memory, but `blocks` [block_count] may be kPinned; they must stay unchanged until
-///          the launch is complete.
+/// Shape:   device memory, but `blocks` [block_count] may be kPinned; they stay unchanged until the
+///          launch is complete.
 /// After:   `out` has codes (comm/kernels/value_codes.h), and what they mean is subtracted from the
 ///          values. If `*non_finite` is not 0, nothing has changed.
 struct Quantisation {
