@@ -57,8 +57,12 @@ class Group(Collectives, Messages, RowSums, Registers, Owner):
         `name` appears in errors, and tells groups of the same ranks apart. `arena_bytes` is the address space of each
         member's arena. Both are equal on all members.
         """
+        return self._group(ranks, name, arena_bytes=arena_bytes)
+
+    def _group(self, ranks: Sequence[int], name: str, **options: int) -> Group:
         array = (c_int32 * len(ranks))(*ranks)
-        return self._found(library().kolo_group_create, (array, len(ranks)), name, arena_bytes)
+        group: Group = self._found(library().kolo_group_create, (array, len(ranks)), name, **options)
+        return group
 
     def split(
         self, color: int | None, key: int | None = None, *, name: str = "", arena_bytes: int = ARENA_BYTES
@@ -66,22 +70,22 @@ class Group(Collectives, Messages, RowSums, Registers, Owner):
         """Splits this group into one group per color, ordered by key (default: the rank) and then by rank. Collective.
         On a rank whose color is None or negative, the method returns None."""
         places = (-1 if color is None else color, self.rank if key is None else key)
-        return self._found(library().kolo_group_split, places, name, arena_bytes)
+        return self._found(library().kolo_group_split, places, name, arena_bytes=arena_bytes)
 
     def node_group(self, *, name: str = "", arena_bytes: int = ARENA_BYTES) -> Group:
         """Creates a group of the ranks of this group on this node. Collective over these ranks."""
-        return self._found(library().kolo_group_node, (), name, arena_bytes)
+        return self._found(library().kolo_group_node, (), name, arena_bytes=arena_bytes)
 
     def cross_group(self, *, name: str = "", arena_bytes: int = ARENA_BYTES) -> Group:
         """Creates a group of the ranks of this group with the same local rank, one per node. Collective over these
         ranks."""
-        return self._found(library().kolo_group_cross, (), name, arena_bytes)
+        return self._found(library().kolo_group_cross, (), name, arena_bytes=arena_bytes)
 
-    def _found(self, function: Any, arguments: tuple[Any, ...], name: str, arena_bytes: int) -> Any:
+    def _found(self, function: Any, arguments: tuple[Any, ...], name: str, **options: int) -> Any:
         """Creates a group. Returns None if a split leaves out this rank."""
-        options = _c.kolo_group_options(name=name.encode(), arena_bytes=arena_bytes)
+        given = _c.kolo_group_options(name=name.encode(), **{"arena_bytes": ARENA_BYTES, **options})
         pointer = c_void_p()
-        self._call(function, *arguments, byref(options), byref(pointer))
+        self._call(function, *arguments, byref(given), byref(pointer))
         if not pointer:
             return None
         owned = Owned(pointer, library().kolo_group_release, made_of=self._owned)

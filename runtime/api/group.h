@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,6 +28,8 @@ struct GroupOptions {
   std::string name = {};
   /// Address space of each member's arena in the group, in bytes. Memory is committed when used.
   std::size_t arena_bytes = std::size_t{64} << 20;
+  /// Time limit of every wait in the group, once it exists; 0: that of the job.
+  std::chrono::milliseconds operation_timeout{0};
 };
 
 /// A group of ranks and its collectives. Ranks are numbered from 0 in each group. Groups may

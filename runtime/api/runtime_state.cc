@@ -23,9 +23,10 @@ std::vector<int> all_ranks(const ProcessGrid& grid) {
   return ranks;
 }
 
-std::shared_ptr<TicketGroup> ticket_group(RuntimeState& runtime, std::string group) {
+std::shared_ptr<TicketGroup> ticket_group(RuntimeState& runtime, const Engine& engine,
+                                          std::string group) {
   return std::shared_ptr<TicketGroup>(new TicketGroup{
-      .limit = {.time = runtime.options().operation_timeout, .group = std::move(group)},
+      .limit = {.time = engine.options().operation_timeout, .group = std::move(group)},
       .progress_engine = runtime.progress_engine(),
       .threads = runtime.threads(),
       .leave_job = [&runtime](std::string_view why) { runtime.abort(why); }});
@@ -45,7 +46,7 @@ GroupState::GroupState(RuntimeState& runtime)
       grid_(runtime.grid()),
       rank_(runtime.rank()),
       ranks_of_job_(all_ranks(grid_)),
-      tickets_(ticket_group(runtime, {})),
+      tickets_(ticket_group(runtime, engine_, {})),
       calls_(tickets_->operations, rank_, grid_.world_size(), runtime.device()),
       messages_(tickets_->messages, runtime.device(), grid_.world_size()) {}
 
@@ -56,7 +57,7 @@ GroupState::GroupState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group
       grid_(group_->grid()),
       rank_(group_->rank()),
       ranks_of_job_(group_->ranks()),
-      tickets_(ticket_group(runtime, group_->text())),
+      tickets_(ticket_group(runtime, engine_, group_->text())),
       calls_(tickets_->operations, rank_, grid_.world_size(), runtime.device()),
       messages_(tickets_->messages, runtime.device(), grid_.world_size()) {}
 
@@ -242,6 +243,7 @@ std::vector<int> GroupState::checked_members(const std::vector<int>& ranks,
   check(seen[static_cast<std::size_t>(rank_)],
         fmt::format("rank {} creates a group without itself; only members call it", rank_));
   check(group_options.arena_bytes > 0, "a group needs an arena");
+  check(group_options.operation_timeout.count() >= 0, "a group has a negative operation_timeout");
   return ranks_of_job;
 }
 
@@ -251,8 +253,8 @@ std::shared_ptr<GroupState> GroupState::create(const std::vector<int>& ranks,
   check_free();
   const std::vector<int> ranks_of_job =
       within_group([&] { return checked_members(ranks, group_options); });
-  return std::make_shared<GroupState>(runtime_, runtime_.create(group_options.name, ranks_of_job,
-                                                                group_options.arena_bytes, group_));
+  return std::make_shared<GroupState>(runtime_,
+                                      runtime_.create(group_options, ranks_of_job, group_));
 }
 
 int GroupState::join() {
@@ -357,14 +359,15 @@ RuntimeState::~RuntimeState() {
   }
 }
 
-std::shared_ptr<GroupEngine> RuntimeState::create(const std::string& name,
+std::shared_ptr<GroupEngine> RuntimeState::create(const GroupOptions& group_options,
                                                   const std::vector<int>& ranks,
-                                                  std::size_t arena_bytes,
                                                   const std::shared_ptr<GroupEngine>& parent) {
+  const std::string& name = group_options.name;
   auto creation = std::make_shared<GroupCreation>();
   creation->name = name;
   creation->ranks = ranks;
-  creation->arena_bytes = arena_bytes;
+  creation->arena_bytes = group_options.arena_bytes;
+  creation->operation_timeout = group_options.operation_timeout;
   creation->parent = parent;
   const std::string text =
       GroupProposal{.name = name, .ranks = ranks, .settings = {}, .place = {}}.text();

@@ -171,8 +171,8 @@ class RuntimeState {
 
   /// Creates a group of ranks of `parent` (null: of the job), and waits until all its members have
   /// called.
-  std::shared_ptr<GroupEngine> create(const std::string& name, const std::vector<int>& ranks,
-                                      std::size_t arena_bytes,
+  std::shared_ptr<GroupEngine> create(const GroupOptions& group_options,
+                                      const std::vector<int>& ranks,
                                       const std::shared_ptr<GroupEngine>& parent);
   /// See `Runtime::allocate`.
   std::shared_ptr<std::byte[]> allocate(std::size_t bytes);

@@ -16,7 +16,9 @@ namespace {
 GroupOptions options_of(const kolo_group_options* options) {
   const kolo_group_options given =
       kolo::complete(options, kolo_group_options KOLO_GROUP_OPTIONS_INIT, "options");
-  return {.name = std::string(kolo::text_or_empty(given.name)), .arena_bytes = given.arena_bytes};
+  return {.name = std::string(kolo::text_or_empty(given.name)),
+          .arena_bytes = given.arena_bytes,
+          .operation_timeout = std::chrono::milliseconds(given.operation_timeout)};
 }
 
 void check_arguments(const kolo_group* parent, kolo_group** group) {

@@ -147,6 +147,7 @@ class Engine {
   void answer_pings() { coordinator_.answer_pings(); }
 
   /// Returns the error with which every operation fails from now on; empty without a failure.
+  const Options& options() const { return options_; }
   const std::optional<Error>& failure() const { return failure_; }
 
   /// Returns whether work was submitted that no poll has seen.

@@ -27,14 +27,15 @@ GroupCreator::Patience patience_of(const Options& options) {
 
 // --- GroupEngine --------------------------------------------------------------------------------
 
-GroupEngine::GroupEngine(const Shared& shared, GroupMembers members, const TransportLimits& limits,
-                         std::unique_ptr<ControlInbox> inbox, std::string text)
+GroupEngine::GroupEngine(const Shared& shared, const Options& options, GroupMembers members,
+                         const TransportLimits& limits, std::unique_ptr<ControlInbox> inbox,
+                         std::string text)
     : members_(std::move(members)),
       text_(std::move(text)),
       grid_(subgrid(shared.grid, members_.ranks)),
       inbox_(std::move(inbox)),
       transport_(shared.transport, members_, limits, *inbox_),
-      engine_(transport_, grid_, shared.clocks, shared.options, shared.calibration, limits, nullptr,
+      engine_(transport_, grid_, shared.clocks, options, shared.calibration, limits, nullptr,
               shared.team, shared.user_threads,
               {.group = text_,
                .pulse = shared.pulse,
@@ -277,8 +278,12 @@ void Engines::decide(GroupCreator::Outcome outcome) {
   }
   const GroupProposal named{
       .name = creation.name, .ranks = creation.ranks, .settings = {}, .place = {}};
+  Options options = shared_.options;
+  if (creation.operation_timeout.count() > 0) {
+    options.operation_timeout = creation.operation_timeout;
+  }
   creation.group = std::make_shared<GroupEngine>(
-      shared_,
+      shared_, options,
       GroupMembers{.ranks = creation.ranks,
                    .places = std::get<std::vector<GroupPlace>>(std::move(outcome.result))},
       limits_of(creation), std::move(proposed.inbox), named.text());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -40,9 +41,9 @@ class GroupEngine {
   };
 
   /// `inbox` holds frames that were received for the group earlier. `text` names the group in
-  /// errors.
-  GroupEngine(const Shared& shared, GroupMembers members, const TransportLimits& limits,
-              std::unique_ptr<ControlInbox> inbox, std::string text);
+  /// errors; `options` are the group's own.
+  GroupEngine(const Shared& shared, const Options& options, GroupMembers members,
+              const TransportLimits& limits, std::unique_ptr<ControlInbox> inbox, std::string text);
 
   Engine& engine() { return engine_; }
   /// Polls the engine; costs almost nothing while the group is idle.
@@ -70,6 +71,7 @@ struct GroupCreation {
   std::vector<int> ranks = {};
   std::shared_ptr<const GroupEngine> parent = {};  ///< Parent group; null: the job.
   std::size_t arena_bytes = 0;                     ///< Equal on all members.
+  std::chrono::milliseconds operation_timeout{0};  ///< 0: that of the job.
   TicketState ticket = {};
   std::shared_ptr<GroupEngine> group = {};  ///< Set once the ticket is done without an error.
 };

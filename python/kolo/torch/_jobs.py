@@ -107,15 +107,14 @@ class Jobs:
     ) -> tuple[kolo.Group, kolo.Runtime]:
         """Returns the group of `size` ranks with this rank, and its job. `ranks` are the ranks in the default group,
         empty for the default group itself. Collective over the members."""
-        default = self._default
+        default, limit_ms = self._default, _milliseconds(timeout)
         if ranks and default is not None and default.is_open:
-            return default.group(list(ranks), name=name), default
-        limit_ms = _milliseconds(timeout)
+            return _group(default, ranks, name, limit_ms), default
         if ranks:
             job = self._others.get(tuple(ranks))
             if job is None:
                 job = self._others[tuple(ranks)] = open_job(store, rank, size, operation_timeout=limit_ms)
-            return job.group(list(range(size)), name=name), job
+            return _group(job, range(size), name, limit_ms), job
         self._forms.clear()
         launched, self._launched = self._launched, None
         if launched is not None and launched.is_open and (launched.rank, launched.world_size) == (rank, size):
@@ -144,6 +143,12 @@ class Jobs:
 
 def _milliseconds(timeout: timedelta) -> int:
     return max(1, round(min(timeout, _LONGEST).total_seconds() * 1000))
+
+
+def _group(job: kolo.Runtime, ranks: Sequence[int], name: str, limit_ms: int) -> kolo.Group:
+    """Creates a group in which a stall is no error before the limit. Collective. With a lower limit than the job's,
+    waits end first, and the operation may go on."""
+    return job._group(ranks, name, operation_timeout=max(limit_ms, job._handle.operation_timeout_ms))
 
 
 def _check(url: str, job: kolo.Runtime) -> None:

@@ -251,9 +251,11 @@ typedef struct kolo_group_options {
   size_t size;
   const char* name;   /* Appears in errors, and tells groups of the same ranks apart. */
   size_t arena_bytes; /* Address space of each member's arena. */
+  /* Milliseconds: time limit of every wait in the group, once it exists; 0: that of the job. */
+  int64_t operation_timeout;
 } kolo_group_options;
 #define KOLO_GROUP_OPTIONS_INIT \
-  { sizeof(kolo_group_options), "", (size_t)64 << 20 }
+  { sizeof(kolo_group_options), "", (size_t)64 << 20, 0 }
 
 /* Creates a group of the given ranks of `parent`, in that order. Only its members call this. */
 kolo_status kolo_group_create(kolo_group* parent, const int32_t* ranks, size_t num_ranks,

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "tests/runtime/api/runtime_calls.h"
 
@@ -37,6 +38,34 @@ TEST(RuntimeStall, IsTheSameErrorOnAllRanksAfterStallAbort) {
                     HasSubstr("agree of 'late': no progress for 0.2 s: ranks 0, 2 wait for "
                               "'late'"),
                     HasSubstr("which rank 1 has not submitted")));
+}
+
+TEST(RuntimeStall, AGroupWithALongerTimeoutWaitsLonger) {
+  Options options = test_options();
+  options.operation_timeout = std::chrono::seconds(1);
+  std::atomic<bool> has_waited{false};
+  RuntimeJob job(2, options);
+  run_ranks(2, [&](const RankRun& run) {
+    Runtime runtime = job.join(run.rank());
+    Group slow = runtime.group(
+        {0, 1}, {.arena_bytes = 1 << 20, .operation_timeout = std::chrono::minutes(1)});
+    std::thread waits_twice;
+    if (run.rank() == 0) {
+      waits_twice = std::thread([&] {
+        for (const auto* name : {"late", "later"}) {
+          std::vector<float> other(10);
+          EXPECT_THAT(error_of([&] { runtime.all_reduce(name, view(other)).wait(); }),
+                      AllOf(HasSubstr(name), HasSubstr("no ")));  // A stall or a timeout.
+        }
+        has_waited = true;
+      });
+    } else {
+      run.poll_until([] { return false; }, [&] { return has_waited.load(); });
+    }
+    std::vector<float> data(10);
+    EXPECT_EQ(error_of([&] { slow.all_reduce("kept", view(data)).wait(); }), "");
+    if (waits_twice.joinable()) waits_twice.join();
+  });
 }
 
 // No thread of a rank waits, so each rank could still submit the tensors that others wait for. Only
