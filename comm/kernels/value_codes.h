@@ -177,7 +177,9 @@ class TwoBit {
     return value >= threshold_ ? 3 : value <= -threshold_ ? 2 : 0;
   }
   KOLO_HOST_DEVICE float decode(std::uint32_t code) const {
-    return code < 2 ? 0.0f : code == 2 ? -threshold_ : threshold_;
+    // Without branches, which the processor could not predict.
+    const std::uint32_t is_other = code >> 1, is_negative = is_other & ~code;
+    return bits_as<float>(((0 - is_other) & bits_as<std::uint32_t>(threshold_)) ^ is_negative << 31);
   }
 
  private:
@@ -207,7 +209,9 @@ class Sign {
 
   KOLO_HOST_DEVICE static unsigned place(std::size_t i) { return static_cast<unsigned>(i % 8); }
   KOLO_HOST_DEVICE std::uint32_t encode(float value, float) const { return value < 0 ? 1 : 0; }
-  KOLO_HOST_DEVICE float decode(std::uint32_t code) const { return code != 0 ? -scale_ : scale_; }
+  KOLO_HOST_DEVICE float decode(std::uint32_t code) const {
+    return bits_as<float>(bits_as<std::uint32_t>(scale_) ^ code << 31);
+  }
 
  private:
   float scale_;
