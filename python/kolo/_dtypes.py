@@ -143,8 +143,9 @@ def of_numpy(dtype: Any) -> DType:
     return known
 
 
-def of_any(dtype: Any) -> DType:
-    """Returns the type for a user's argument: "bfloat16", numpy.float32, numpy.dtype("f4"), torch.float32."""
+def of_any(dtype: Any, what: str = "dtype") -> DType:
+    """Returns the type for a user's argument: "bfloat16", numpy.float32, numpy.dtype("f4"), torch.float32. Raises
+    UsageError for any other value; `what` names the argument."""
     if isinstance(dtype, DType):
         return dtype
     name = dtype if isinstance(dtype, str) else str(dtype)
@@ -156,13 +157,13 @@ def of_any(dtype: Any) -> DType:
         except TypeError:
             pass
     if known is None:
-        raise unknown(dtype)
+        raise UsageError(f"{what}: {unknown(repr(dtype))}")
     return known
 
 
 def wire_code(dtype: Any) -> int:
     """Returns the number of a wire type in the C interface; None means the type of the elements."""
-    return _c.KOLO_SAME_DTYPE if dtype is None else of_any(dtype).code
+    return _c.KOLO_SAME_DTYPE if dtype is None else of_any(dtype, "wire_dtype").code
 
 
 def _of_python(dtype: Any) -> DType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import json
 from ctypes import addressof, byref, c_char, c_char_p, c_double, c_int, c_size_t, c_uint32, c_void_p, string_at
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 from . import _c, _dtypes
 from ._buffers import Memory, array_at, memory_of
@@ -205,12 +205,16 @@ class GradientSet:
     @property
     def plan(self) -> dict[str, Any]:
         """The plan in force: buckets, algorithm, bytes on the wire, and decisions on compression."""
-        return dict(json.loads(library().kolo_gradients_plan(self._pointer)))
+        return self._read(library().kolo_gradients_plan)
 
     @property
     def statistics(self) -> dict[str, Any]:
         """The number of values beyond the range of a 16-bit wire, and compression statistics."""
-        return dict(json.loads(library().kolo_gradients_statistics(self._pointer)))
+        return self._read(library().kolo_gradients_statistics)
+
+    def _read(self, function: Callable[..., bytes]) -> dict[str, Any]:
+        with self._group._handle.texts:
+            return dict(json.loads(function(self._pointer)))
 
     def flags(self, which: int | str) -> GradientFlags:
         """Returns how compression treats a gradient in the next iteration."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import threading
 from ctypes import byref, c_int
 from typing import Any, Callable
 
@@ -71,6 +72,8 @@ class Handle(Owned):
         self.library = library()
         self.operation_timeout_ms = operation_timeout_ms
         """0: no limit."""
+        self.texts = threading.RLock()
+        """Held while a text of the library is read, which its next call replaces."""
         self._parked: collections.deque[tuple[Any, Any]] = collections.deque()
         self._kept: collections.deque[tuple[Owned, Any]] = collections.deque()
         super().__init__(pointer, self.library.kolo_release)

@@ -37,7 +37,7 @@ class Runtime(Group):
 
     If the block ends by an exception, the rank leaves the job at once, so that the other ranks fail instead of waiting.
     If it ends normally, it closes the job, which waits for the other ranks. The end of the process does the same for an
-    open runtime.
+    open runtime, but takes `sys.exit(1)` for a normal end.
 
     Threads: any.
     """
@@ -75,17 +75,20 @@ class Runtime(Group):
 
     def setting(self, name: str) -> str:
         """Returns the value of an option in force, as text."""
-        return _setting(self._handle.pointer, name)
+        with self._handle.texts:
+            return _setting(self._handle.pointer, name)
 
     @property
     def link_costs(self) -> str:
         """The link costs in force, as text for the option `link_costs`."""
-        return str(library().kolo_link_costs(self._handle.pointer).decode())
+        with self._handle.texts:
+            return str(library().kolo_link_costs(self._handle.pointer).decode())
 
     @property
     def network_address(self) -> str:
         """The numeric address at which other nodes reach this node; empty if all ranks share a node."""
-        return str(library().kolo_network_address(self._handle.pointer).decode())
+        with self._handle.texts:
+            return str(library().kolo_network_address(self._handle.pointer).decode())
 
     def allocate(self, shape: int | Sequence[int], dtype: Any = "float32") -> NDArray[Any]:
         """Allocates a NumPy array in memory that the other ranks of the node can read directly, which saves copies.
@@ -217,7 +220,7 @@ def open(  # noqa: A001  # As in `kolo.open`.
     """
     if "KOLO_NCCL_LIBRARY" not in os.environ and (nccl := nvidia_nccl()):
         options.setdefault("nccl_library", nccl)
-    settings = [_c.kolo_setting(name.encode(), _text(value).encode()) for name, value in options.items()]
+    settings = [_c.kolo_setting(name.encode(), _text(name, value).encode()) for name, value in options.items()]
     fields: dict[str, Any] = {
         "settings": (_c.kolo_setting * len(settings))(*settings),
         "num_settings": len(settings),
@@ -240,12 +243,14 @@ def open(  # noqa: A001  # As in `kolo.open`.
     return Runtime(pointer)
 
 
-def _text(value: Any) -> str:
+def _text(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, (str, int, float)):
         return str(value)
-    return _dtypes.of_any(value).name
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    return _dtypes.of_any(value, f"the option {name}").name
 
 
 def _setting(pointer: Any, name: str) -> str:

@@ -175,7 +175,7 @@ class Ticket(Generic[Result]):
 
     The arrays of the operation belong to Kolo until it is done: do not write to them, and do not read results. Ticket
     and arrays may be dropped at any time; the operation goes on and keeps its memory. But a receive is cancelled, as by
-    `cancel`, if its wait was interrupted.
+    `cancel`, if its last wait was interrupted or timed out.
 
         ticket = job.all_reduce(x, wait=False)
         ...
@@ -184,7 +184,7 @@ class Ticket(Generic[Result]):
     Threads: any.
     """
 
-    __slots__ = ("_ticket", "_handle", "_buffers", "_finish", "_subject", "_was_interrupted", "__weakref__")
+    __slots__ = ("_ticket", "_handle", "_buffers", "_finish", "_subject", "_was_given_up", "__weakref__")
 
     def __init__(self, handle: Handle, buffers: Any, finish: Callable[[Any], Result], subject: PendingCall) -> None:
         """Used by groups. The ticket is made before the operation begins, so that the buffers always have an owner,
@@ -194,7 +194,7 @@ class Ticket(Generic[Result]):
         self._buffers = buffers
         self._finish = finish
         self._subject = subject
-        self._was_interrupted = False
+        self._was_given_up = False
 
     def begin(self, function: Callable[..., int], *arguments: Any) -> None:
         """Used by groups. Begins the operation by a call whose last argument is the ticket."""
@@ -222,13 +222,15 @@ class Ticket(Generic[Result]):
             # Most operations end within the first slice.
             if timeout is not None or not step(SLICE_MS if is_interruptible() else -1):
                 wait(step, timeout, self._handle.operation_timeout_ms, lambda: self._subject)
-        except KoloError:
-            raise
-        except BaseException:  # An exception of a signal handler.
-            self._was_interrupted = True
+        except BaseException as error:
+            self._note(error)
             raise
         self._buffers = None
         return self._finish(self._ticket)
+
+    def _note(self, error: BaseException) -> None:
+        """Notes whether a wait ended before the operation, by a timeout or an exception of a signal handler."""
+        self._was_given_up = isinstance(error, DeadlineError) or not isinstance(error, KoloError)
 
     def enqueued(self) -> bool:
         """Returns whether `wait_on` would return at once: the work is enqueued on the device, or done. Never blocks."""
@@ -242,7 +244,11 @@ class Ticket(Generic[Result]):
         `timeout` and errors: as in `wait`. An error that comes after the work is enqueued ends the job.
         """
         step = stepper(library().kolo_ticket_wait_on, self._ticket, stream)
-        wait(step, timeout, self._handle.operation_timeout_ms, lambda: self._subject)
+        try:
+            wait(step, timeout, self._handle.operation_timeout_ms, lambda: self._subject)
+        except BaseException as error:
+            self._note(error)
+            raise
 
     def enqueued_fileno(self) -> int:
         """Works like `fileno`, for `enqueued`."""
@@ -257,6 +263,7 @@ class Ticket(Generic[Result]):
 
     def late_error(self, limit: float) -> DeadlineError:
         """Returns the error of a wait for the descriptor that has reached its limit of `limit` seconds."""
+        self._was_given_up = True
         return late_error(self._subject, 1000 * limit)
 
     def cancel(self) -> bool:
@@ -306,7 +313,7 @@ class Ticket(Generic[Result]):
         if self._buffers is None:
             self._handle.library.kolo_ticket_release(self._ticket)
             return
-        if self._was_interrupted:
+        if self._was_given_up:
             self._handle.library.kolo_ticket_cancel(self._ticket)  # Does nothing for operations that are not receives.
         self._handle.park(self._ticket, self._buffers)
 

@@ -51,7 +51,7 @@ class OwnScenes(Scenes):
         self.check("all_reduces,gradients,rows,cycles,arena", nodes=[1])
 
     def test_dropped_tickets_tasks_and_threads(self):
-        self.check("dropped,cycles,awaited,threads,forked")
+        self.check("dropped,cycles,awaited,threads,texts,forked")
 
     def test_misuse(self):
         self.check("misuse")

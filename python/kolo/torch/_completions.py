@@ -235,16 +235,22 @@ class Completions:
         future already is complete. Otherwise its callbacks run after the callbacks of earlier futures that are due."""
         promise = Promise(work.on_gpu)
         end = time.monotonic() + work.limit
+        held = [work]
 
         def step() -> int | None:
-            pending = work.awaited()
+            mine = held[0]
+            pending = mine.awaited()
             if pending is None:
-                with work.aside():
-                    promise.keep(lambda: work.wait() and work.finish())
+                with mine.aside():
+                    promise.keep(lambda: mine.wait() and mine.finish())
             elif time.monotonic() < end:
-                return descriptor_of(pending, work.descriptor_of)
+                return descriptor_of(pending, mine.descriptor_of)
             else:
-                raise pending.late_error(work.limit)
+                error = pending.late_error(mine.limit)
+                # The future keeps the frames of this error. They must not keep a receive, which is then taken back.
+                del mine, pending
+                held.clear()
+                raise error
             return None
 
         def fail(error: Exception) -> None:
