@@ -41,7 +41,7 @@ class Backend(OnDevice):
     file = "torch_scenes.py"
 
     def test_operations(self):
-        for scenes in ("parts", "messages,batches,values_of_futures", "table"):
+        for scenes in ("parts,overlaps,completed", "messages,batches,values_of_futures", "table"):
             with self.subTest(scenes):
                 self.check(scenes, nodes=[3])
 

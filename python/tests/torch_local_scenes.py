@@ -254,7 +254,8 @@ def measured():
         steps.append(waiting.pop(0))
         waiting.append(next(indices))
         batches._ahead.popleft()
-        batches._add(0.01 * (1 + rank))
+        with torch.device("meta"):  # A default device of the program.
+            batches._add(0.01 * (1 + rank))
     lengths = torch.tensor([len(each) for each in steps])
     assert torch.equal(sum(gathered(lengths)), torch.full_like(lengths, 24)), "ranks change at one step"
     assert lengths[0] == 12 and lengths[-1] == (16, 8)[rank], lengths

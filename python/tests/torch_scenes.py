@@ -66,6 +66,58 @@ def messages():
         any_source()
 
 
+def overlaps():
+    """A rank's part lies in the memory for the parts of all ranks: at the place of this rank, or at another one."""
+    size, me = dist.get_world_size(), dist.get_rank()
+    ranks = torch.arange(float(size)).repeat_interleave(2)
+    wrong = slice(0, 2)
+    for place in (slice(2 * me, 2 * me + 2), wrong):
+        whole = torch.full((2 * size,), -1.0)
+        whole[place] = float(me)
+        dist.all_gather_into_tensor(whole, whole[place])
+        check(whole, ranks, f"all_gather from {place}")
+        whole = torch.arange(2.0 * size) + me
+        dist.reduce_scatter_tensor(whole[place], whole)
+        check(whole[place], (torch.arange(2.0) + 2 * me) * size + sum(range(size)), f"reduce_scatter to {place}")
+    both = torch.zeros(2 * size + 2)
+    for splits in (None, [2] * size):
+        both[: 2 * size] = torch.arange(2.0 * size) + 100 * me
+        dist.all_to_all_single(both[2:], both[: 2 * size], splits, splits)
+        check(both[2:], 100 * ranks + torch.arange(2.0).repeat(size) + 2 * me, f"all_to_all, splits {splits}")
+    both[: 2 * size] = torch.arange(2.0 * size) + 100 * me
+    dist.all_to_all(list(both[2:].split(2)), list(both[: 2 * size].split(2)))
+    check(both[2:], 100 * ranks + torch.arange(2.0).repeat(size) + 2 * me, "all_to_all of lists")
+
+
+def default_device():
+    """Operations do not depend on torch's default device."""
+    size, me = dist.get_world_size(), dist.get_rank()
+    table = torch.sparse_coo_tensor(torch.tensor([[me]]), torch.ones(1), (size,))
+    sent, got, splits = torch.full((size,), float(me)), torch.empty(size), [1] * size
+    with torch.device("meta"):
+        dist.barrier()
+        dist.all_to_all_single(got, sent, splits, splits)
+        dist.all_reduce(table)
+    check(got, torch.arange(float(size)), "all_to_all with splits")
+    check(table.to_dense(), torch.ones(size), "all_reduce of a sparse tensor")
+
+
+def completed():
+    """Once a work is completed, its results are in their tensors."""
+    size, me = dist.get_world_size(), dist.get_rank()
+    backend = kolo.torch._parameters.backend_of(None)
+    parts, strided = [torch.zeros(3) for _ in range(size)], torch.full((4, 2), float(me)).t()
+    for work in (
+        backend.allgather([parts], [torch.full((3,), float(me))]),
+        backend.allreduce([strided], dist.AllreduceOptions()),
+    ):
+        while not work.is_completed():
+            pass
+        assert work.is_success()
+    check(torch.stack(parts)[:, 0], torch.arange(float(size)), "all_gather")
+    check(strided[0], torch.full((4,), float(sum(range(size)))), "all_reduce with strides")
+
+
 def batches():
     """Calls torch between begin and end of a batch, and sends several tensors as one operation."""
     from torch.distributed.distributed_c10d import _coalescing_manager
@@ -406,16 +458,50 @@ def detail():
         dist.all_reduce(torch.ones(3 + dist.get_rank()), group=checked)
 
 
+def longer():
+    """The timeout of a group holds if it is longer than that of the default group."""
+    store = dist.distributed_c10d._get_default_store()
+    dist.destroy_process_group()
+    dist.init_process_group("kolo", init_method=METHOD, timeout=timedelta(seconds=2))
+    slow = dist.new_group(timeout=timedelta(seconds=60))
+
+    def wait_twice():
+        for _ in range(2):
+            with raises(kolo.KoloError, "barrier of torch"):
+                dist.barrier()
+        store.set("waited", "twice")
+
+    if dist.get_rank() == 0:
+        waiting = threading.Thread(target=wait_twice)
+        waiting.start()
+        dist.barrier(group=slow)
+        waiting.join()
+    else:
+        store.wait(["waited"], timedelta(seconds=60))
+        dist.barrier(group=slow)
+
+
 def deadline():
     """The timeout of a group ends a wait with an error that names the operation."""
-    hasty = dist.new_group(timeout=timedelta(milliseconds=300))
+    hasty, never = dist.new_group(timeout=timedelta(milliseconds=300)), torch.full((3,), -1.0)
     if dist.get_rank() == 0:
         with raises(kolo.DeadlineError, "recv from rank 1") as caught:
-            dist.recv(torch.ones(3), 1, group=hasty)
+            dist.recv(never, 1, group=hasty)
         assert (caught.error.rank, caught.error.peer) == (0, 1), caught.error
         for late in (lambda work: work.wait(), lambda work: work.get_future().wait()):
             with raises(Exception, "rank 0: all_reduce"):  # torch turns a future's error into a RuntimeError.
                 late(dist.all_reduce(torch.ones(3), group=hasty, async_op=True))
+            with raises(Exception, "recv from rank 1"):
+                late(dist.irecv(never, 1, group=hasty))
+    gc.collect()  # A future's error may hold its work in a cycle.
+    dist.barrier()
+    if dist.get_rank() == 1:
+        dist.send(torch.arange(3.0), 0, group=hasty)
+    else:
+        got = torch.full((3,), -1.0)
+        dist.recv(got, 1, group=hasty)
+        check(got, torch.arange(3.0), "the message after receives that timed out")
+        check(never, torch.full((3,), -1.0), "memory of receives that timed out")
     dist.barrier()
 
 

@@ -16,7 +16,7 @@ class Backend(Scenes):
     file = "torch_scenes.py"
 
     def test_parts_and_messages(self):
-        self.check("parts,messages,batches,values_of_futures,table", nodes=[3])
+        self.check("parts,overlaps,default_device,completed,messages,batches,values_of_futures,table", nodes=[3])
 
     @job.needs_ucx
     def test_two_nodes(self):
@@ -33,6 +33,7 @@ class Backend(Scenes):
 
     def test_long_time_outs(self):
         self.check("patient")
+        self.check("longer")
 
     def test_groups(self):
         for scene in ("groups", "beside_gloo"):

@@ -115,6 +115,7 @@ def tied():
             torch.manual_seed(1 + dist.get_rank())
             self.first, self.second = torch.nn.Linear(80, 80), torch.nn.Linear(80, 80)
             self.second.weight = self.first.weight
+            self.register_buffer("kept", torch.full((3,), float(dist.get_rank())), persistent=False)
 
         def forward(self, x):
             return self.second(self.first(x).tanh())
@@ -123,7 +124,10 @@ def tied():
     expected = with_ddp(Tied, gloo)
     train(expected, sgd(expected))
     model = Tied()
+    expect_error(kolo.MismatchError, ["'kept' are not equal"], lambda: kolo.torch.check_equal(model))
     kolo.torch.broadcast_parameters(model)
+    assert torch.equal(model.kept, torch.zeros(3)), "a buffer that no state dict has"
+    kolo.torch.check_equal(model)
     check_same_everywhere(model)
     train(model, DistributedOptimizer(sgd(model), model.named_parameters(remove_duplicate=False)))
     assert model.second.weight is model.first.weight

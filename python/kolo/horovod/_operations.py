@@ -83,7 +83,7 @@ class Staged:
             self._first.wait()
 
     def done(self) -> bool:
-        if not self._first.is_completed():
+        if self._first.pending() is not None:
             return False
         # True also if the first stage has failed: `result` then raises its error at once.
         with self._here():

@@ -71,7 +71,7 @@ class BalancedBatches(Sampler[list[int]]):
         order: Sequence[int] = range(self._samples)
         if self._seed is not None:
             generator = torch.Generator().manual_seed(self._seed + self._epoch)
-            order = torch.randperm(self._samples, generator=generator).tolist()
+            order = torch.randperm(self._samples, generator=generator, device="cpu").tolist()
         self._ahead.clear()
         for step in range(len(self)):
             self._next = self._epoch * len(self) + step + 1
@@ -111,8 +111,8 @@ class BalancedBatches(Sampler[list[int]]):
         self._times.append(seconds_per_sample)
         if len(self._times) < _STEPS:
             return
-        own = torch.tensor([statistics.median(self._times), self._next], dtype=torch.float64)
-        told = torch.empty(self._group.size, 2, dtype=torch.float64)
+        own = torch.tensor([statistics.median(self._times), self._next], dtype=torch.float64, device="cpu")
+        told = torch.empty(self._group.size, 2, dtype=torch.float64, device="cpu")
         self._group.all_gather(number_memory(own), out=number_memory(told))
         self._times.clear()
         times = [max(each, 1e-9) for each in told[:, 0].tolist()]

@@ -29,7 +29,7 @@ def exchange(group: kolo.Group, sent: Sequence[Tensor], got: Sequence[Tensor], n
     """
     me, tag = group.rank, _FIRST_TAG + number
     counts = [(to.numel(), back.numel()) for to, back in zip(sent, got)]
-    mine = torch.tensor(counts)
+    mine = torch.tensor(counts, device="cpu")
     theirs = torch.empty_like(mine)
     agreement = group.all_to_all(
         number_memory(mine),

@@ -16,7 +16,7 @@ from kolo import Memory, Ticket, UsageError
 from ._completions import Order
 from ._exchange import exchange
 from ._sparse import begin_sums
-from ._tensors import Staging, check_one_type, concatenated, moved_memory, number_memory, put
+from ._tensors import Staging, check_one_type, concatenated, moved_memory, number_memory, overlap, put
 from ._work import Awaited, KoloWork, nothing, together
 
 _T = TypeVar("_T")
@@ -195,11 +195,13 @@ class Operations:
         staging = staging or Staging()
         check_one_type(outputs, inputs)
         memory_of = number_memory if "op" in keywords else moved_memory
-        sent = [memory_of(staging.read(tensor)) for tensor in inputs]
-        got = [memory_of(staging.written(tensor)) for tensor in outputs]
-        # FSDP works in place: a rank's part already is in the result.
-        if _overlap(sent, got):
-            sent, got = [], max(sent, got, key=lambda memories: sum(each.count for each in memories))
+        ins, outs = [staging.read(tensor) for tensor in inputs], [staging.written(tensor) for tensor in outputs]
+        # With FSDP, a rank's part already is in the result. It is copied: this rank cannot know where the parts of
+        # other ranks lie, and an operation is in place on all ranks or on none.
+        if overlap(ins, outs):
+            gives_part = sum(map(torch.numel, ins)) < sum(map(torch.numel, outs))
+            ins, outs = ([each.clone() for each in ins], outs) if gives_part else (ins, list(map(staging.apart, outs)))
+        sent, got = [memory_of(each) for each in ins], [memory_of(each) for each in outs]
         if counts is not None and len(set(counts)) > 1:  # Elements of Kolo, which may be bytes.
             scale = inputs[0].element_size() // (sent or got)[0].dtype.itemsize
             keywords["counts"] = [scale * count for count in counts]
@@ -214,6 +216,8 @@ class Operations:
         staging = Staging()
         check_one_type([output], [tensor])
         sent, got = staging.read(tensor), staging.written(output)
+        if overlap([sent], [got]):
+            sent = sent.clone()
         if not output_splits and not input_splits:
             return self._collective(
                 self.group.all_to_all, moved_memory(sent), out=moved_memory(got), staging=staging, result=[output]
@@ -227,6 +231,8 @@ class Operations:
         check_one_type(outputs, inputs)
         sent = [staging.read(tensor) for tensor in inputs]
         got = [staging.written(tensor) for tensor in outputs]
+        if overlap(sent, got):
+            sent = [each.clone() for each in sent]
         return self._exchange(sent, got, staging, outputs)
 
     def _exchange(self, sent: list[Tensor], got: list[Tensor], staging: Staging, result: list[Tensor]) -> KoloWork:
@@ -274,7 +280,7 @@ class Operations:
     # --- all ranks together ------------------------------------------------------------------------
 
     def barrier(self, opts: Any) -> KoloWork:
-        arrived = torch.zeros(1, dtype=torch.uint8)
+        arrived = torch.zeros(1, dtype=torch.uint8, device="cpu")
         return self._collective(
             self.group.all_reduce, number_memory(arrived), name="barrier of torch", staging=Staging(), result=[]
         )
@@ -337,15 +343,6 @@ def _only(tensors: Sequence[_T]) -> _T:
 
 def _one_or_list(buffers: list[Memory]) -> Any:
     return buffers if len(buffers) > 1 else buffers[0] if buffers else None
-
-
-def _overlap(sent: list[Memory], got: list[Memory]) -> bool:
-    """Returns whether a rank's part is in the memory for the parts of all ranks. Raises UsageError if only some tensors
-    are in place."""
-    overlaps = {one.overlaps(other) for one, other in zip(sent, got) if one.count > 0 < other.count}
-    if len(overlaps) > 1:
-        raise UsageError("some tensors of one operation are in place and others are not")
-    return True in overlaps
 
 
 def _split(tensor: Tensor, splits: list[int], size: int) -> list[Tensor]:

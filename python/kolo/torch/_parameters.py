@@ -184,7 +184,10 @@ def check_equal(tensors: Tensors, name: str = "weights", group: AnyGroup = None)
 
 def _named(tensors: Tensors) -> dict[str, Tensor]:
     if isinstance(tensors, torch.nn.Module):
-        tensors = tensors.state_dict(keep_vars=True)
+        tensors = {
+            **dict(tensors.named_parameters(remove_duplicate=False)),
+            **dict(tensors.named_buffers(remove_duplicate=False)),
+        }
     named = tensors if isinstance(tensors, Mapping) else {str(i): each for i, each in enumerate(tensors)}
     return {key: each for key, each in named.items() if isinstance(each, Tensor)}
 

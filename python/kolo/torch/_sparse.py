@@ -54,7 +54,7 @@ class _Table:
             rows = rows.double()
         elif rows.dtype not in (torch.float32, torch.float64):
             rows = rows.float()
-        indices = torch.zeros(rows.shape[0], dtype=torch.int64)
+        indices = torch.zeros(rows.shape[0], dtype=torch.int64, device="cpu")
         for extent, along in zip(self._sparse_shape, tensor._indices()):
             indices = indices * extent + along
         self.indices = indices.contiguous().numpy()
@@ -67,4 +67,4 @@ class _Table:
         values = torch.from_numpy(sums.rows).view(-1, *self._row_shape)
         values = (torch.view_as_complex(values) if self._dtype.is_complex else values).to(self._dtype)
         shape = (*self._sparse_shape, *values.shape[1:])
-        return torch.sparse_coo_tensor(along, values, shape, is_coalesced=True, check_invariants=False)
+        return torch.sparse_coo_tensor(along, values, shape, device="cpu", is_coalesced=True, check_invariants=False)

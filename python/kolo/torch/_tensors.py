@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import functools
+import itertools
 from typing import Any, Sequence
 
 import torch
@@ -127,6 +129,11 @@ class Staging:
             offset += tensor.numel()
         return whole
 
+    def apart(self, memory: torch.Tensor) -> torch.Tensor:
+        """Returns new memory in place of `memory`, which gets the result afterwards."""
+        self._copies.insert(0, (memory, torch.empty_like(memory)))  # `memory` may itself be a copy.
+        return self._copies[0][1]
+
     def finish(self) -> None:
         """Copies the results to their tensors. Later calls do nothing."""
         for tensor, copy in self._copies:
@@ -135,6 +142,17 @@ class Staging:
                 gpu().keep(copy)
                 gpu().keep(tensor)
         self._copies.clear()
+
+
+def overlap(tensors: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    """Returns whether memory belongs to a tensor of each list; all tensors are contiguous."""
+    places = sorted((each.data_ptr(), each.data_ptr() + each.nbytes) for each in others if each.nbytes > 0)
+    ends = list(itertools.accumulate((end for _, end in places), max))  # The largest end up to each place.
+    for first, size in ((each.data_ptr(), each.nbytes) for each in tensors if each.nbytes > 0):
+        before = bisect.bisect_left(places, (first + size, 0))  # Places that begin before the end.
+        if before > 0 and ends[before - 1] > first:
+            return True
+    return False
 
 
 def put(tensor: torch.Tensor, result: torch.Tensor) -> None:

@@ -129,7 +129,11 @@ class KoloWork(Work):
         return contextlib.nullcontext() if self.on_gpu is None else gpu().aside(self.on_gpu)
 
     def is_completed(self) -> bool:
-        return self.pending() is None
+        if self.pending() is not None:
+            return False
+        with contextlib.suppress(KoloError):  # `exception` returns it.
+            self.wait()  # Copies results to their tensors.
+        return True
 
     def is_success(self) -> bool:
         return self.is_completed() and self.exception() is None
