@@ -94,10 +94,15 @@ def default_device():
     size, me = dist.get_world_size(), dist.get_rank()
     table = torch.sparse_coo_tensor(torch.tensor([[me]]), torch.ones(1), (size,))
     sent, got, splits = torch.full((size,), float(me)), torch.empty(size), [1] * size
-    with torch.device("meta"):
-        dist.barrier()
-        dist.all_to_all_single(got, sent, splits, splits)
-        dist.all_reduce(table)
+    backend = kolo.torch._parameters.backend_of(None)
+    with torch.device("meta"):  # Some calls of torch end this mode before they call the backend.
+        works = [
+            backend.barrier(None),
+            backend.all_to_all_single(got, sent, splits, splits, None),
+            backend.allreduce([table], dist.AllreduceOptions()),
+        ]
+        for work in works:
+            work.wait()
     check(got, torch.arange(float(size)), "all_to_all with splits")
     check(table.to_dense(), torch.ones(size), "all_reduce of a sparse tensor")
 
@@ -107,15 +112,16 @@ def completed():
     size, me = dist.get_world_size(), dist.get_rank()
     backend = kolo.torch._parameters.backend_of(None)
     parts, strided = [torch.zeros(3) for _ in range(size)], torch.full((4, 2), float(me)).t()
-    for work in (
+    works = (
         backend.allgather([parts], [torch.full((3,), float(me))]),
         backend.allreduce([strided], dist.AllreduceOptions()),
-    ):
+    )
+    for work in works:
         while not work.is_completed():
             pass
-        assert work.is_success()
     check(torch.stack(parts)[:, 0], torch.arange(float(size)), "all_gather")
     check(strided[0], torch.full((4,), float(sum(range(size)))), "all_reduce with strides")
+    assert all(work.is_success() for work in works)
 
 
 def batches():
