@@ -171,6 +171,14 @@ def collectives():
         handles = [hvd.allgather_async(tensor) for tensor in tensors]
         for number in range(5)[:: -1 if me == 0 else 1]:
             check(hvd.synchronize(handles[number]), torch.full((3 * size, 2), float(number)), "gathered, of one shape")
+    # Nor with the exchanges of their numbers of rows, which have the same type and size.
+    for number in range(20):
+        handles = [hvd.alltoall_async(torch.full((size,), 100 * me + number))]
+        handles += [hvd.allgather_async(torch.full((rows,), 100 * me + number)) for rows in (1, size, 1)]
+        every = 100 * torch.arange(size) + number
+        check(hvd.synchronize(handles[0])[0], every, "alltoall of integers")
+        for handle, rows in zip(handles[1:], (1, size, 1)):
+            check(hvd.synchronize(handle), every.repeat_interleave(rows), f"allgather of {rows} integers")
     # If the rows cannot be divided evenly, the first ranks get one more.
     rows = 2 * size + 1
     heights = [3] + [2] * (size - 1)
@@ -183,6 +191,27 @@ def collectives():
     objects = hvd.allgather_object({"rank": me, "text": "x" * 1000 * me})
     assert [each["rank"] for each in objects] == list(range(size)) and len(objects[-1]["text"]) == 1000 * (size - 1)
     assert hvd.broadcast_object([1, "two"] if me == size - 1 else None, root_rank=size - 1) == [1, "two"]
+
+
+def default_device():
+    """Operations do not depend on torch's default device."""
+    size, me = hvd.size(), hvd.rank()
+    mine, model = torch.full((size,), float(me)), torch.nn.Linear(3, 2)
+    table, input = torch.sparse_coo_tensor([[me]], torch.ones(1), (size,)), torch.ones(1, 3)
+    hvd.shutdown()
+    with torch.device("meta"):
+        hvd.init()
+        gathered, (exchanged, _) = hvd.allgather(mine), hvd.alltoall(mine, [1] * size)
+        objects, same = hvd.allgather_object(me), hvd.broadcast_object({"rank": me}, 1)
+        summed = hvd.sparse_allreduce_async(table, "table", hvd.Sum)()
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), model.named_parameters())
+        model(input).sum().backward()
+        optimizer.step()
+        sampler = hvd.elastic.ElasticSampler(range(5))
+    check(gathered, torch.arange(float(size)).repeat_interleave(size), "allgather")
+    check(exchanged, torch.arange(float(size)), "alltoall")
+    check(summed.to_dense(), torch.ones(size), "sparse sum")
+    assert objects == list(range(size)) and same == {"rank": 1} and len(sampler.remaining_indices) == 5
 
 
 def derivatives():

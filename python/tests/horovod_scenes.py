@@ -3,7 +3,11 @@
 horovod_scenes.py SCENE[,SCENE...]    with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or under mpirun
 """
 
+import gc
 import os
+import shutil
+import socket
+import tempfile
 
 import torch
 from support import play
@@ -110,12 +114,13 @@ def mismatch():
         lambda: hvd.allgather(torch.ones(4, dtype=types[me])),
         lambda: hvd.synchronize(hvd.allgather_async(torch.ones(4, 3 + me))),
         lambda: hvd.alltoall(torch.ones(4, 3 + me)),
-        lambda: hvd.grouped_allgather([torch.ones(4)] * (1 + me)),
         lambda: hvd.allreduce(torch.ones(4, dtype=types[me])),
         lambda: hvd.broadcast(torch.ones(4 + me), 0),
     ):
         with raises(hvd.HorovodInternalError, "ranks wait for different tensors"):
             disagree()
+    with raises(hvd.HorovodInternalError, "ranks disagree", "'allgather rows'"):
+        hvd.grouped_allgather([torch.ones(4)] * (1 + me))
     # Equal numbers of elements in different shapes.
     shapes = ((2, 3), (3, 2))
     flat = ((4,), (4, 1))
@@ -153,6 +158,38 @@ def lost():
         while True:
             hvd.allreduce(torch.ones(3))
     print("lost rank 1")
+    os._exit(0)
+
+
+def served():
+    """Rank 0 serves the store until the other ranks have begun their first operation."""
+    hvd.shutdown()
+    gather = kolo.Runtime.all_gather
+
+    def begin(*arguments, **options):
+        gc.collect()  # A cycle may hold the store.
+        socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), 10).close()
+        return gather(*arguments, **options)
+
+    kolo.Runtime.all_gather = begin
+    hvd.init()
+    kolo.Runtime.all_gather = gather
+
+
+def unfinished():
+    """Rank 1 dies in its last step, when rank 0 is done; the commit is left for the restart."""
+    os.environ["KOLO_COMMITS"] = folder = tempfile.mkdtemp()
+
+    @hvd.elastic.run
+    def train(state):
+        state.commit()
+        if hvd.rank() == 1:
+            os._exit(9)
+
+    with raises(hvd.HorovodInternalError, "rank 1"):
+        train(hvd.elastic.TorchState(epoch=3))
+    assert os.listdir(folder) == ["commit.pt"], os.listdir(folder)
+    shutil.rmtree(folder)
     os._exit(0)
 
 
@@ -263,6 +300,16 @@ def elastic_states():
     state.restore()
     assert (state.epoch, state.notes) == (5, ["a"])
     check(weights(model), saved, "restored")
+    state.model, replaced = network(3), state.model
+    state.epoch = 7
+    state.restore()
+    assert state.epoch == 5
+    check(weights(state.model), weights(network(3)), "a model that replaced another, restored")
+    torch.nn.init.ones_(replaced[0].weight)
+    torch.nn.init.zeros_(state.model[0].weight)
+    state.commit()
+    content = state.content()["parts"]["model"]
+    check(content["0.weight"], torch.zeros_like(content["0.weight"]), "a model that replaced another, committed")
     check_sampler(hvd.elastic.ElasticSampler(range(11), shuffle=True, seed=3))
     with raises(NotImplementedError, ""):
         hvd.elastic.State(hvd.broadcast_object, hvd.rank).save()

@@ -83,7 +83,7 @@ class HorovodScenes(Scenes):
     file = "horovod_scenes.py"
 
     def test_operations(self):
-        self.check("places,allreduces,lazy,collectives", nodes=[3])
+        self.check("places,allreduces,lazy,collectives,default_device", nodes=[3])
 
     def test_derivatives_process_sets_and_joins(self):
         self.check("derivatives,sets,joins", nodes=[3])
@@ -96,6 +96,7 @@ class HorovodScenes(Scenes):
 
     def test_states_of_elastic_jobs(self):
         self.check("elastic_states")
+        self.check("unfinished", statuses=[0, 9])
 
     def test_sparse_gradients_and_batch_normalization(self):
         self.check("tables,norms", nodes=[3])
@@ -113,7 +114,7 @@ class HorovodScenes(Scenes):
         self.check("optimizers,collectives,sets", nodes=[2, 1])
 
     def test_other_starts_and_torch_beside(self):
-        self.check("again,beside,unclosed", nodes=[3])
+        self.check("again,served,beside,unclosed", nodes=[3])
 
     def test_a_mismatch(self):
         self.check("mismatch", mismatch_after=200)

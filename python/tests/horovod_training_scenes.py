@@ -262,12 +262,21 @@ def states():
 
 def norms():
     """SyncBatchNorm is equivalent to one process that normalizes the batches of all ranks, which differ in size."""
+    for dtype in (torch.float32, torch.float64):
+        norms_of(dtype)
+    if hvd.size() > 1:  # Alone it is torch's own.
+        ours = hvd.SyncBatchNorm(3)
+        ours(torch.ones(257, 3, dtype=torch.bfloat16)).sum().backward()
+        check(ours.bias.grad, torch.full((3,), 257.0), "a gradient that 16 bits cannot hold")
+
+
+def norms_of(dtype):
     torch.manual_seed(4)
-    ours, theirs = hvd.SyncBatchNorm(3), torch.nn.BatchNorm2d(3)
+    ours, theirs = hvd.SyncBatchNorm(3).to(dtype), torch.nn.BatchNorm2d(3).to(dtype)
     theirs.load_state_dict(ours.state_dict())
     counts = [rank + 1 for rank in range(hvd.size())]
     for _ in range(3):
-        whole = torch.randn(sum(counts), 3, 4, 5) * 3 + 1
+        whole = torch.randn(sum(counts), 3, 4, 5, dtype=dtype) * 3 + 1
         first = sum(counts[: hvd.rank()])
         mine = whole[first : first + counts[hvd.rank()]].clone().requires_grad_()
         whole.requires_grad_()

@@ -35,8 +35,8 @@ def _gather(tensors: Sequence[Tensor], terms: tuple[str | None, ProcessSet]) -> 
     _check_rows(tensors)
     group = process_set.group()
     sent = [Staging().read(tensor) for tensor in tensors]
-    rows = torch.tensor([tensor.shape[0] for tensor in sent])
-    rows_of = torch.empty((group.size, len(sent)), dtype=rows.dtype)
+    rows = torch.tensor([tensor.shape[0] for tensor in sent], device="cpu")
+    rows_of = torch.empty((group.size, len(sent)), dtype=rows.dtype, device="cpu")
 
     def begin() -> Operation:
         outputs, tickets = [], []
@@ -74,7 +74,7 @@ class _AllGather(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
         process_set = ctx.process_set
         averages = grouped_allreduce(gradients, process_set=process_set)
-        rows_of = allgather(torch.tensor([ctx.rows]), process_set=process_set)
+        rows_of = allgather(torch.tensor([ctx.rows], device="cpu"), process_set=process_set)
         firsts = rows_of[: process_set.rank()].sum(0).tolist()
         mine = [each.narrow(0, first, rows) for each, first, rows in zip(averages, firsts, ctx.rows)]
         return None, *mine
@@ -180,8 +180,8 @@ def alltoall_async(
     sent = Staging().read(tensor)
     heights = _splits(splits, tensor.shape[0], group.size)
     received_dtype = splits.dtype if isinstance(splits, Tensor) else torch.int32
-    mine = torch.tensor(heights)
-    heights_of = torch.empty((group.size, group.size), dtype=mine.dtype)
+    mine = torch.tensor(heights, device="cpu")
+    heights_of = torch.empty((group.size, group.size), dtype=mine.dtype, device="cpu")
 
     def begin() -> Operation:
         received = heights_of[:, group.rank]
@@ -347,6 +347,7 @@ def _elements_of(heights: Sequence[int], tensor: Tensor, memory: Memory) -> list
     return [height * math.prod(tensor.shape[1:]) * scale for height in heights]
 
 
-def _rows_name(name: str | None, verb: str) -> str | None:
-    """Returns the name of the exchange of row counts of the operation that the user calls `name`."""
-    return name and f"{verb}.{name}.rows"
+def _rows_name(name: str | None, verb: str) -> str:
+    """Returns the name of the exchange of row counts of the operation that the user calls `name`. No operation of the
+    user has it."""
+    return f"{verb}.{name}.rows" if name else f"{verb} rows"

@@ -99,10 +99,10 @@ def broadcast_object(
     installed."""
     name = name or "object"
     content = _to_bytes(obj) if rank() == root_rank else None
-    length = torch.tensor([0 if content is None else len(content)])
+    length = torch.tensor([0 if content is None else len(content)], device="cpu")
     broadcast_(length, root_rank, f"{name}.bytes", process_set)
     if content is None:
-        content = torch.empty(int(length), dtype=torch.uint8)
+        content = torch.empty(int(length), dtype=torch.uint8, device="cpu")
     broadcast_(content, root_rank, name, process_set)
     return obj if rank() == root_rank else _from_bytes(content)
 
@@ -111,7 +111,7 @@ def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
     """Returns the objects of all ranks, in rank order."""
     name = name or "object"
     content = _to_bytes(obj)
-    lengths = allgather(torch.tensor([len(content)]), f"{name}.bytes").tolist()
+    lengths = allgather(torch.tensor([len(content)], device="cpu"), f"{name}.bytes").tolist()
     parts = allgather(content, name).split(lengths)
     assert len(parts) == size()
     return [_from_bytes(part) for part in parts]

@@ -124,7 +124,7 @@ class Exchange:
         """Agrees with the other ranks on which gradients are sparse, and on names, shapes and types of dense
         gradients."""
         self._name = current().next_name("optimizer", self._process_set)
-        sparse_dims = torch.tensor([self._sparse_dim(parameter) for parameter in self._parameters])
+        sparse_dims = torch.tensor([self._sparse_dim(parameter) for parameter in self._parameters], device="cpu")
         allreduce_(sparse_dims, name=f"{self._name}.sparse", op=Max, process_set=self._process_set)
         self._sparse_dims = {index: dim for index, dim in enumerate(sparse_dims.tolist()) if dim > 0}
         specs: dict[str, Gradient] = {}

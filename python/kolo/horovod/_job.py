@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Sequence
 from weakref import WeakValueDictionary
 
 import torch
-from torch.distributed import PrefixStore
+from torch.distributed import PrefixStore, Store
 
 import kolo
 from kolo import KoloError, UsageError
@@ -50,16 +50,17 @@ class Job:
     """A connection to a job, from `init` to `shutdown`. The constructor is collective."""
 
     def __init__(self) -> None:
-        self.runtime = _open()
+        self.runtime, store = _open()
         self.process_sets: dict[int, ProcessSet] = {}
         """Added process sets, by number; the global one is not among them."""
         self.process_sets_added = 0
         self.latest_staged: WeakValueDictionary[tuple[int | None, str | None], Staged] = WeakValueDictionary()
         """The last `Staged` operation in flight, by process set and name."""
         self._named: Counter[tuple[str, int | None]] = Counter()
-        place = torch.tensor([self.runtime.node, self.runtime.local_rank])
-        places = torch.empty((self.runtime.size, 2), dtype=place.dtype)
+        place = torch.tensor([self.runtime.node, self.runtime.local_rank], device="cpu")
+        places = torch.empty((self.runtime.size, 2), dtype=place.dtype, device="cpu")
         self.runtime.all_gather(number_memory(place), out=number_memory(places), name="places of ranks")
+        del store  # All ranks have met, so rank 0 may cease to serve it.
         peers = places[places[:, 1] == self.runtime.local_rank, 0]
         self.cross_rank = int((peers < self.runtime.node).sum())
         self.cross_size = len(peers)
@@ -72,14 +73,15 @@ class Job:
         return f"{kind} {self._named[key]}"
 
 
-def _open() -> kolo.Runtime:
-    """Opens the job. Under torchrun, ranks meet through torch's own store, so that the program may also start
-    torch.distributed; otherwise they meet as in `kolo.open`, under mpirun through PMIx."""
+def _open() -> tuple[kolo.Runtime, Store | None]:
+    """Opens the job, and returns the store that other ranks may still use. Under torchrun, ranks meet through torch's
+    own store, so that the program may also start torch.distributed; otherwise they meet as in `kolo.open`, under mpirun
+    through PMIx."""
     meeting = meet_by_environment("env://")
     if meeting is None:
-        return kolo.open(**open_options(by_local_rank=True))
+        return kolo.open(**open_options(by_local_rank=True)), None
     store, rank, size = next(meeting)
-    return open_job(PrefixStore("kolo.horovod", store), rank, size, **open_options(by_local_rank=True))
+    return open_job(PrefixStore("kolo.horovod", store), rank, size, **open_options(by_local_rank=True)), store
 
 
 _current: Job | None = None

@@ -83,7 +83,8 @@ class _Normalize(torch.autograd.Function):
         input, weight, mean, scale = ctx.saved_tensors
         centered = (input - _by_channel(mean, input)) * _by_channel(scale, input)
         sums = torch.stack([gradient.double().sum(ctx.axes), (gradient * centered).double().sum(ctx.axes)])
-        of_bias, of_weight = sums.to(input.dtype)  # Only of this rank, because an optimizer averages them.
+        # Only of this rank, because an optimizer averages them.
+        of_bias, of_weight = sums.to((input if weight is None else weight).dtype, copy=True)
         by_input = None
         if ctx.needs_input_grad[0]:
             allreduce_(sums, name="sync_batch_norm.backward", op=Sum)

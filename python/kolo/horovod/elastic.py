@@ -28,6 +28,7 @@ from typing import Any, Callable, Iterable, Iterator, Sized, TypeVar
 
 import torch
 
+from ._collectives import barrier
 from ._functions import allgather_object, broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from ._job import current, rank, size
 
@@ -187,7 +188,7 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         if self.shuffle:
             # All ranks shuffle with the same seed, and so alike.
             generator = torch.Generator().manual_seed(self.seed + self.epoch)
-            left = [left[place] for place in torch.randperm(len(left), generator=generator).tolist()]
+            left = [left[place] for place in torch.randperm(len(left), generator=generator, device="cpu").tolist()]
         self.remaining_indices = left
         self.num_samples = -(-len(left) // self.num_replicas)
         self.total_size = self.num_samples * self.num_replicas
@@ -244,7 +245,8 @@ class State:
             self.on_reset()
 
     def detach(self) -> None:
-        """Used by `run`. Deletes the commits of a job that is done."""
+        """Used by `run`. Deletes the commits of a job that is done, which it is once all ranks are. Collective."""
+        barrier()
         if self._commits is not None and self._rank() == 0:
             self._commits.forget()
 
@@ -350,6 +352,14 @@ class TorchState(ObjectState):
             setattr(self, name, part)
         self._parts = {**parts, **self._parts}
         self.save()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As in Horovod, saves a model, optimizer or sampler that replaces another one."""
+        parts = self.__dict__.get("_parts", {})
+        if name in parts:
+            self._saved[name] = copy.deepcopy(value.state_dict())
+            parts[name] = value
+        super().__setattr__(name, value)
 
 
 def _joined(sampler: ElasticSampler) -> dict[str, Any]:
