@@ -132,7 +132,8 @@ build_programs() {
     if [[ -x $tree/$file ]]; then install -DsT -m 755 "$tree/$file" "$programs/$file"; else warn "no $file"; fi
   done
   echo "$commit" >"$programs/commit"
-  say "$(du -sh "$programs" | tr '\t' ' ')"
+  tar -czf "$programs.tgz" -C "$programs" .
+  du -h "$programs.tgz"
   return "$status"
 }
 

@@ -261,6 +261,20 @@ class Script(unittest.TestCase):
         self.assertEqual(files, ["bin/kolo-bench", "commit", "lib/libkolo.so.2", "tests/a/one_test"])
         self.assertEqual((carried / "commit").read_text(), "abc\n")
         self.assertEqual((carried / "lib/libkolo.so.2").read_text(), "lib/libkolo.so.2.1.0\n")
+        with tarfile.open(carried.with_suffix(".tgz")) as archive:
+            self.assertEqual(sorted(each.name[2:] for each in archive if each.isfile()), files)
+
+    def test_an_archive_of_programs_is_unpacked_unless_it_is_older(self):
+        self.play_gpu()
+        self.program("tests/x/a_test", "echo '[       OK ] A.B'")
+        (self.folder / "build" / "commit").write_text("abc\n")
+        os.rename(shutil.make_archive(self.folder / "programs", "gztar", self.folder / "build"), self.folder / "build.tgz")
+        (self.folder / "build" / "commit").unlink()
+        self.program("tests/x/a_test", "exit 9")
+        for status in ("passed", "failed"):
+            outcome = self.run_script("--only", "tests")
+            self.assertEqual(self.statuses(), {"tests": status}, outcome.stderr)
+            self.program("tests/x/a_test", "exit 9")
 
     def test_failing_slow_hanging_and_late_parts_are_all_in_the_report(self):
         self.play_gpu()
