@@ -233,9 +233,12 @@ bool GradientSet::is_warming_up(std::size_t index) const {
 
 void GradientSet::between_iterations(std::string_view call) const {
   GradientIterations& iterations = set_state_->iterations();
-  if (!iterations.in_flight()) return;
-  // `wait` on a stream returns before the iteration is over.
-  iterations.finish(owner_->limit().time, &owner_->progress_engine());
+  if (iterations.in_flight() && !iterations.is_marked()) {
+    // `wait` on a stream has returned before the iteration is over.
+    wait_within([&](std::chrono::milliseconds limit) {
+      return iterations.finish(limit, &owner_->progress_engine()) || !iterations.in_flight();
+    });
+  }
   if (iterations.in_flight()) {
     throw UsageError(fmt::format("{} belongs between wait() and the next ready() of set '{}'", call,
                                  set_state_->name()),

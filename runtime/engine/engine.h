@@ -146,8 +146,8 @@ class Engine {
   void on_pause(Pause pause) { executor_.on_pause(std::move(pause)); }
   void answer_pings() { coordinator_.answer_pings(); }
 
-  /// Returns the error with which every operation fails from now on; empty without a failure.
   const Options& options() const { return options_; }
+  /// Returns the error with which every operation fails from now on; empty without a failure.
   const std::optional<Error>& failure() const { return failure_; }
 
   /// Returns whether work was submitted that no poll has seen.
