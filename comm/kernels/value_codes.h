@@ -179,7 +179,8 @@ class TwoBit {
   KOLO_HOST_DEVICE float decode(std::uint32_t code) const {
     // Without branches, which the processor could not predict.
     const std::uint32_t is_other = code >> 1, is_negative = is_other & ~code;
-    return bits_as<float>(((0 - is_other) & bits_as<std::uint32_t>(threshold_)) ^ is_negative << 31);
+    return bits_as<float>(((0 - is_other) & bits_as<std::uint32_t>(threshold_)) ^ is_negative
+                                                                                      << 31);
   }
 
  private:
