@@ -250,7 +250,12 @@ CudaModel::CudaModel(Base base)
 void CudaModel::upload_parameters() {
   const CudaDeviceGuard guard(device_index_);
   parameters_.upload();
+  upload_buffers();
+}
+
+void CudaModel::upload_buffers() {
   if (host_buffers_->size() == 0) return;
+  const CudaDeviceGuard guard(device_index_);
   for (std::size_t i = 0; i < host_buffers_->size(); ++i) {
     std::ranges::copy(host_parameters_->buffers()[i].value.span(),
                       (*host_buffers_)[i].value().begin());
@@ -261,7 +266,12 @@ void CudaModel::upload_parameters() {
 void CudaModel::download_parameters() {
   const CudaDeviceGuard guard(device_index_);
   parameters_.download();
+  download_buffers();
+}
+
+void CudaModel::download_buffers() {
   if (host_buffers_->size() == 0) return;
+  const CudaDeviceGuard guard(device_index_);
   buffers_.download();
   for (std::size_t i = 0; i < host_buffers_->size(); ++i) {
     host_parameters_->buffers()[i].value.assign(std::as_const(*host_buffers_)[i].value());

@@ -241,6 +241,9 @@ class CudaModel {
   void upload_parameters();
   /// Copies values and buffers from the device to the host, as for a hash. Blocks.
   void download_parameters();
+  /// These copy the buffers only. Both block if there are some.
+  void upload_buffers();
+  void download_buffers();
 
   /// As DeviceParameters::bind_gradient.
   void bind_gradient(std::size_t index, void* memory, DType dtype = DType::kFloat32);

@@ -194,15 +194,13 @@ class CudaLearner final : public Learner, private Stateful {
     return report;
   }
   void begin_evaluation() override {
-    if (model_->parameters().buffers().empty()) return;
-    model_->download_parameters();
+    model_->download_buffers();
     means_.begin(false);
-    model_->upload_parameters();
+    model_->upload_buffers();
   }
   void end_evaluation() override {
-    if (model_->parameters().buffers().empty()) return;
     means_.end();
-    model_->upload_parameters();
+    model_->upload_buffers();
   }
   void evaluate(const Batch& batch) override {
     model_->evaluate(batch.inputs[0], batch.targets[0]);

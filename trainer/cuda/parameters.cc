@@ -169,6 +169,12 @@ void DeviceParameters::begin(GradientPass pass) {
   }
 }
 
+std::size_t DeviceParameters::sum_bytes() const {
+  std::size_t bytes = 0;
+  for (const DeviceMemory& sum : sums_) bytes += sum.bytes();
+  return bytes;
+}
+
 void DeviceParameters::ready(const DeviceParameter& parameter) {
   if (!pass_.is_last) return;
   if (parameter.rounded != nullptr && !is_rounded_by_product(parameter)) {

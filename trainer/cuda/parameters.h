@@ -157,6 +157,8 @@ class DeviceParameters {
 
   /// Begins a backward pass. Allocates memory for float32 sums that no pass has needed so far.
   void begin(GradientPass pass);
+  /// Bytes of these sums.
+  std::size_t sum_bytes() const;
   /// Whether a product writes `rounded`, in place of `gradient`, in this pass.
   bool is_rounded_by_product(const DeviceParameter& parameter) const {
     return parameter.rounded != nullptr && parameter.is_one_product && pass_.is_first &&

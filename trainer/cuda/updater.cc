@@ -176,7 +176,7 @@ void DeviceUpdater::visit_state(StateVisitor& visitor) {
 
 UpdateMemory DeviceUpdater::memory() {
   return {.optimizer_bytes = optimizer_->bytes(),
-          .gradient_bytes = parameters_.plan().count * size_of(dtype_)};
+          .gradient_bytes = parameters_.plan().count * size_of(dtype_) + parameters_.sum_bytes()};
 }
 
 MakeParameterPlan parameter_plan(const Config& config, const Runtime& runtime) {

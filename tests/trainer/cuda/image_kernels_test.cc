@@ -2,6 +2,8 @@
 // kernels_test.cc.
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <span>
 
 #include "tests/trainer/cuda/cuda_test.h"
@@ -132,7 +134,20 @@ TEST_P(BatchNormKernelTest, ForwardAndBackward) {
       expect_same_pass(layer, host, norm, samples, mode);
       mode = Into::kAdd;
     }
-    const std::vector<float> x = rounded(random_values(kRows * channels, 30));
+    std::vector<float> x = rounded(random_values(kRows * channels, 30));
+    x[2 * channels + 3] = -std::numeric_limits<float>::infinity();
+    const DeviceMemory overflow = upload_activations(x),
+                       header = upload(std::vector<BatchHeader>{{.targets = 1}});
+    norm.forward.header = reinterpret_cast<const BatchHeader*>(header.data());
+    norm.forward.x = overflow.data();
+    batch_norm(native(), norm.forward);
+    layer.forward(x, {.samples = 1});
+    for (const Buffer& buffer : host.buffers()) {
+      EXPECT_TRUE(std::isfinite(buffer.value.span()[3])) << buffer.name;
+    }
+    expect_row(norm.running_mean, host.buffers()[0].value.span(), "mean after an overflow");
+    expect_row(norm.running_variance, host.buffers()[1].value.span(), "variance after it");
+    x = rounded(random_values(kRows * channels, 30));
     const DeviceMemory dev_x = upload_activations(x);
     norm.forward.header = nullptr;  // nothing counts rows outside training
     norm.forward.x = dev_x.data();

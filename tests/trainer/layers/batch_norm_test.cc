@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "tests/trainer/finite_difference.h"
@@ -88,6 +89,21 @@ TEST(BatchNormTest, ABatchOfPaddingChangesNothing) {
   EXPECT_EQ(copy_of(layer.backward(std::vector<float>(4))), std::vector<float>(4));
   EXPECT_EQ(copy_of(parameters[0].gradient()), std::vector<float>(2));
   EXPECT_EQ(parameters.hash(), before);
+}
+
+// The step is skipped, but what is mixed into running values would stay.
+TEST(BatchNormTest, AnOverflowLeavesTheRunningValuesOfItsChannel) {
+  ParameterSet parameters(1);
+  BatchNorm layer(parameters, "norm", {.samples = 3, .rows_per_sample = 1, .channels = 3});
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  layer.forward(std::vector<float>{kInfinity, 1, 4, 2, 2, none, 3, 6, 4}, {.samples = 3});
+  const std::vector<float> mean = copy_of(parameters.buffers()[0].value.span());
+  const std::vector<float> variance = copy_of(parameters.buffers()[1].value.span());
+  EXPECT_EQ(mean, (std::vector<float>{0, 0.3f, 0}));
+  EXPECT_EQ(variance[0], 1.0f);
+  EXPECT_FLOAT_EQ(variance[1], 0.9f + 0.1f * 7);
+  EXPECT_EQ(variance[2], 1.0f);
 }
 
 }  // namespace

@@ -104,7 +104,8 @@ __global__ void statistics_kernel(BatchNormForward s, std::size_t parts) {
     const double old_mean = mean, old_variance = variance;
     mean = rows > 0.0 ? first_row + sums.first : 0.0;
     variance = rows > 0.0 ? (rest > 0.0 ? rest : 0.0) : 1.0;
-    if (rows > 1.0) {
+    const double both = sums.first + sums.second;
+    if (rows > 1.0 && both - both == 0.0) {  // An infinity or NaN would stay for ever.
       const double unbiased = variance * rows / (rows - 1.0);
       s.running_mean[j] = static_cast<float>((1.0 - kNewShare) * old_mean + kNewShare * mean);
       s.running_variance[j] =
