@@ -386,7 +386,7 @@ void ParameterStore::set_optimizer(const StoreOptimizer& optimizer) {
 void ParameterStore::set_updater(StoreUpdater updater) {
   check_open("set_updater");
   check(static_cast<bool>(updater), "set_updater: the updater is empty");
-  if (is_async_) barrier();  // It is not for pushes of before.
+  if (is_async_) barrier();  // The new updater must not meet earlier pushes.
   server_->set_updater(std::move(updater));
   optimizer_.clear();
   group_.barrier().wait();  // No rank pushes to a server that lacks it.

@@ -213,8 +213,8 @@ TEST_P(StoreTypes, GiveTheRateToTheUpdater) {
   });
 }
 
-/// Pushes of before wait at the servers while ranks set an updater.
-TEST(AsyncStore, AnUpdaterIsNotForPushesOfBefore) {
+/// Earlier pushes wait at the servers while ranks set an updater.
+TEST(AsyncStore, AnUpdaterIsNotForEarlierPushes) {
   run_store(2, [](Runtime& runtime) {
     ParameterStore store(runtime, store_of("dist_async"));
     const std::size_t count = 200'000;
