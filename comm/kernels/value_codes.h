@@ -12,9 +12,9 @@
 ///
 ///     the codes of a block   | header, if the code has one | packed codes of the values |
 ///
-/// Of every code, kHeader is the number of bytes of the header, and kPerByte the number of values
-/// in a byte. `header` computes what the values of a block have in common; the constructor takes it
-/// and the threshold of the method. `place` is the lowest bit of value i in its byte.
+/// Each code is a class. kHeader is the number of bytes of its header, and kPerByte the number of
+/// values in a byte. `header` computes the header from the values of a block; the constructor takes
+/// the header and the threshold of the method. `place` is the lowest bit of value i in its byte.
 namespace kolo::codes {
 
 /// Largest number of values in a block. The values of a block belong to one tensor.

@@ -128,7 +128,7 @@ def state():
 
 
 def scaled():
-    """A gradient scaler changes nothing in local steps but that a rank whose gradients overflow leaves out its own."""
+    """With a gradient scaler, local steps are the same, but a rank whose gradients overflow skips its own step."""
     for kind, fused in itertools.product((LocalSGD, DiLoCo), (False, True)):
         model, other = perceptron(), perceptron()
         scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)

@@ -111,7 +111,7 @@ void BatchNorm::measure(std::span<const float> real_rows) {
         global_rows_ > 0.0 ? std::max(0.0, second[j] / global_rows_ - mean * mean) : 1.0;
     mean_.span()[j] = static_cast<float>(mean);
     rstd_.span()[j] = static_cast<float>(1.0 / std::sqrt(variance + kEpsilon));
-    // An infinity or NaN, whose step is skipped, would stay in running values for ever.
+    // An infinity or NaN would stay in running values for ever, although its step is skipped.
     if (global_rows_ < 2.0 || !std::isfinite(first[j] + second[j])) continue;
     mix_in(running_mean_.value.span()[j], mean);
     mix_in(running_variance_.value.span()[j], variance * global_rows_ / (global_rows_ - 1.0));

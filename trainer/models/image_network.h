@@ -32,7 +32,7 @@ struct ResidualOptions {
   ImageLayers shortcut;
 };
 
-/// A layer of an image network as data, of which processor and device make theirs.
+/// A layer of an image network as data, from which processor and device make their layers.
 struct ImageLayer {
   std::variant<Conv2d::Options, BatchNorm::Options, ReluOptions, MaxPool::Options,
                AveragePool::Options, PaddedShortcut::Options, ResidualOptions, Linear::Options>
@@ -40,8 +40,8 @@ struct ImageLayer {
   std::string name = {};  ///< Name of the layer in the names of its parameters.
 };
 
-/// The layers of an image network as data. Each member function adds layers, whose input is the
-/// output so far. The first layer computes no gradient of its input.
+/// The layers of an image network as data. Each member function adds layers after those so far. The
+/// first layer computes no gradient of its input.
 class ImageNetwork {
  public:
   struct Shape {
@@ -58,9 +58,8 @@ class ImageNetwork {
     std::size_t stride = 1;
     std::size_t padding = 0;
   };
-  /// What leads around the layers of a residual block that change the size of an image: a
-  /// `PaddedShortcut` (option A of the source), or a strided 1 × 1 convolution with batch norm
-  /// (option B).
+  /// The shortcut of a residual block that changes the size of an image: a `PaddedShortcut` (option
+  /// A of the source), or a strided 1 × 1 convolution with batch norm (option B).
   enum class Shortcut { kPadded, kProjection };
   struct Block {
     std::size_t channels;  ///< Output channels.

@@ -83,7 +83,7 @@ class _Normalize(torch.autograd.Function):
         input, weight, mean, scale = ctx.saved_tensors
         centered = (input - _by_channel(mean, input)) * _by_channel(scale, input)
         sums = torch.stack([gradient.double().sum(ctx.axes), (gradient * centered).double().sum(ctx.axes)])
-        # Only of this rank, because an optimizer averages them.
+        # These are sums over the samples of this rank only, because an optimizer averages gradients.
         of_bias, of_weight = sums.to((input if weight is None else weight).dtype, copy=True)
         by_input = None
         if ctx.needs_input_grad[0]:

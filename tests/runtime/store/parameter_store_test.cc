@@ -235,25 +235,30 @@ TEST(AsyncStore, AnUpdaterIsNotForEarlierPushes) {
   });
 }
 
-/// Momentum 1 and a gradient of 1: step k adds lr * k.
+/// With momentum 1 and equal pushes, the velocity after k updates is k pushes.
 TEST_P(StoreTypes, AChangedLearningRateKeepsTheStateOfTheOptimizer) {
   const auto& [type, ranks] = GetParam();
   run_store(ranks, [&, type = type](Runtime& runtime) {
     ParameterStore store(runtime, store_of(type));
-    const float last = static_cast<float>(store.num_workers());
-    const std::vector<float> one(5, -1.0f / last);
+    const bool is_async = store.options().type == "dist_async";
+    const int workers = store.num_workers();
+    const int updates = is_async ? 2 * workers : 2;  // with each learning rate
+    const double pushed = 0.25 * (is_async ? 1 : workers);
+    const std::vector<float> gradient(5, -0.25f);
+    double expected = 0;
+    int update = 0;
     store.init("w", std::vector<float>(5));
     for (const double lr : {0.25, 0.5}) {
       store.set_optimizer({.name = "sgd", .lr = lr, .momentum = 1.0});
-      for (int push = 0; push < 2; ++push) store.push("w", ConstBuffer(one));
-    }
-    store.barrier();
-    if (store.options().type != "dist_async") {
-      require(pulled<float>(store, "w", 5)[4] == 0.25f * (1 + 2) + 0.5f * (3 + 4), "the velocity");
+      for (int push = 0; push < 2; ++push) store.push("w", ConstBuffer(gradient));
+      for (int i = 0; i < updates; ++i) expected += lr * pushed * ++update;
     }
     store.set_optimizer({.name = "adam"});
-    store.set_optimizer({.name = "sgd", .momentum = 1.0});  // begins anew
-    store.init("v", std::vector<float>(5));
+    store.set_optimizer({.name = "sgd", .lr = 0.5, .momentum = 1.0});  // begins anew
+    store.push("w", ConstBuffer(gradient));
+    for (int i = 1; i <= updates / 2; ++i) expected += 0.5 * pushed * i;
+    store.barrier();
+    require(pulled<float>(store, "w", 5)[4] == static_cast<float>(expected), "the velocity");
     store.barrier();
   });
 }

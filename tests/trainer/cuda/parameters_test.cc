@@ -117,7 +117,7 @@ TEST_F(DeviceParametersTest, BFloat16GradientsAreRoundedOnceByTheLastPass) {
     for (const std::size_t i : {1u, 0u}) {
       const DeviceParameter& parameter = (*parameters_)[i];
       ASSERT_NE(parameter.gradient, nullptr);
-      // What a layer has written so far; 1.01 and its sum have more than eight bits.
+      // The sum that a layer has written so far; 1.01 and 2.02 have more than eight bits.
       put(std::vector<float>(kSizes[i], pass.is_first ? 1.01f : 2.02f), parameter.gradient);
       parameters_->ready(parameter);
     }

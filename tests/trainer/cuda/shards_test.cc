@@ -115,7 +115,7 @@ class WholeState final : public StateVisitor {
   std::map<std::string, std::vector<std::byte>, std::less<>> pieces_;
 };
 
-/// What a job begins with and ends with.
+/// The state with which a job begins, or ends.
 struct Saved {
   std::vector<std::vector<float>> values;
   WholeState state;

@@ -12,7 +12,7 @@
 
 namespace kolo::trainer::cuda {
 
-/// What a pass of an image model tells its layers.
+/// Facts about a pass of an image model, for its layers.
 struct ImagePass {
   const BatchHeader* header;  ///< In device memory.
   bool is_training;
@@ -33,14 +33,14 @@ class DeviceLayer {
   virtual const void* backward(const void* dy) = 0;
 };
 
-/// What layers are made with. All of it outlives them.
+/// The objects that layers use. They outlive the layers.
 struct LayerContext {
   Context& context;
   DeviceParameters& parameters;
   DeviceParameters& buffers;  ///< The buffers of the model, by name.
 };
 
-/// Layers of which each takes the output of the one before.
+/// Layers in sequence: each takes the output of the one before it.
 class DeviceLayers final : public DeviceLayer {
  public:
   /// Makes `layers`; each finds its parameters and buffers by name. With `has_logits`, the output
