@@ -148,16 +148,16 @@ endfunction()
 # match ONE_THREAD, a GoogleTest filter. Builds with any sanitizer omit UNSANITIZED_SOURCES: proofs
 # and counts over many shapes, which take long and access only vectors.
 #
-# A build omits the tests KOLO_TESTED_ELSEWHERE, except for their UNSANITIZED_SOURCES. It has all of
-# a test that is EVERYWHERE: one that runs other kernels under sanitizers, or leaves proofs, many
-# ranks or UCX to the Release build.
+# A build omits the tests KOLO_TESTED_ELSEWHERE, except for their UNSANITIZED_SOURCES, and for their
+# EVERYWHERE_SOURCES: ONE_THREAD_SOURCES that run other kernels under sanitizers, or leave proofs,
+# seeds or many ranks to the Release build.
 set(KOLO_TESTED_ELSEWHERE "" CACHE STRING "Tests that another build runs: scripts/test names those of the preset dev")
 function(kolo_test name)
-  cmake_parse_arguments(ARG "EVERYWHERE" "LABEL;TIMEOUT;SHARDS;ONE_THREAD"
-    "SOURCES;ONE_THREAD_SOURCES;UNSANITIZED_SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;SHARDS;ONE_THREAD"
+    "SOURCES;ONE_THREAD_SOURCES;EVERYWHERE_SOURCES;UNSANITIZED_SOURCES;LINK" ${ARGN})
   set(elsewhere OFF)
-  if(name IN_LIST KOLO_TESTED_ELSEWHERE AND NOT ARG_EVERYWHERE)
-    if(ARG_UNSANITIZED_SOURCES)
+  if(name IN_LIST KOLO_TESTED_ELSEWHERE)
+    if(ARG_EVERYWHERE_SOURCES OR ARG_UNSANITIZED_SOURCES)
       set(ARG_SOURCES)
       set(ARG_ONE_THREAD_SOURCES)
     else()
@@ -170,6 +170,7 @@ function(kolo_test name)
   if(NOT ARG_SHARDS)
     set(ARG_SHARDS 1)
   endif()
+  list(APPEND ARG_ONE_THREAD_SOURCES ${ARG_EVERYWHERE_SOURCES})
   set(cost ${ARG_TIMEOUT})
   if(KOLO_SANITIZE)
     math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")

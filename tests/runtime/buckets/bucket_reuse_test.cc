@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "tests/support/engine_job.h"
-#include "tests/support/sanitized.h"
 
 namespace kolo {
 namespace {
@@ -46,7 +45,7 @@ TEST_P(BucketReuse, AChangingShapeNeverRunsOut) {
   EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {.chunk_bytes = 1024}, 11);
   std::mt19937_64 random(11);
   for (std::size_t use = 0; use < kMaxBuckets + 500; ++use) {
-    const std::size_t count = use % 3 == 0 ? 0 : 1 + random() % (test::kSanitized ? 300 : 2000);
+    const std::size_t count = use % 3 == 0 ? 0 : 1 + random() % 300;
     const auto name = use % 2 == 0 ? "even" : "odd";
     ASSERT_EQ(sum(job, name, count, static_cast<float>(use % 100)), "")
         << "use " << use << " of " << count << " elements";
@@ -88,7 +87,7 @@ TEST_P(BucketReuse, NewNamesNeverRunOutWhereSeveralComeAtOnce) {
 
 // Ranks use the same names at different speeds, so votes find names in use on some ranks.
 TEST_P(BucketReuse, NewNamesNeverRunOutWhileRanksAreApart) {
-  for (std::uint64_t seed = 0; seed < (test::kSanitized ? 1 : 3); ++seed) {
+  for (std::uint64_t seed = 0; seed < 1; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {}, seed);
     const auto world = static_cast<std::size_t>(job.world_size());
@@ -129,7 +128,7 @@ TEST_P(BucketReuse, NewNamesNeverRunOutWhileRanksAreApart) {
 
 // Some ranks have begun the rejected iteration, others have not.
 TEST_P(BucketReuse, WhatARejectedOperationHadIsUsedAgain) {
-  for (std::uint64_t seed = 0; seed < (test::kSanitized ? 2 : 5); ++seed) {
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     EngineJob job(ProcessGrid::with_node_sizes(GetParam()), {.chunk_bytes = 64 << 10}, seed);
     // The next operation fits only if this one returns its space.
