@@ -74,44 +74,25 @@ TEST_P(Collectives, GiveTheSameForAnyInterleaving) {
   }
 }
 
-// Other tests verify these schedules.
-TEST_P(Collectives, GiveTheSameAmongManyRanks) {
-  if (test::kSanitized) GTEST_SKIP() << "takes minutes under sanitizers";
-  const std::vector<std::vector<int>> shapes = {
-      {9}, {1, 1, 1, 1, 1, 1, 1, 1}, {5, 1, 4, 2}, {4, 4, 4, 4}};
-  const std::vector<std::string> algorithms = {"auto",  "direct", "tree",
-                                               "bruck", "ring",   "pairwise"};
-  for (std::uint64_t seed = 0; seed < algorithms.size(); ++seed) {
-    for (const std::vector<int>& nodes : shapes) {
-      EngineJob job(ProcessGrid::with_node_sizes(nodes), {.algorithm = algorithms[seed]}, seed,
-                    devices());
-      const auto ranks = static_cast<std::size_t>(job.world_size());
-      std::vector<std::size_t> counts(ranks, 67);
-      if (call().takes_counts) counts[seed % ranks] += 5;
-      expect_result(job, counts, static_cast<int>(seed % ranks), seed % 2 == 1, call().name);
-      if (HasFatalFailure()) return;
-    }
-  }
-}
-
 TEST_P(Collectives, MoveMoreThanTheirSlotsHold) {
-  const auto shapes = test::kSanitized ? std::vector<std::vector<int>>{{3}, {2, 1}}
-                                       : std::vector<std::vector<int>>{{2}, {3}, {2, 1}, {1, 1, 1}};
-  for (const std::vector<int>& nodes : shapes) {
-    for (const char* algorithm : {"direct", "ring", "pairwise"}) {
-      if (nodes.size() == 1 && algorithm != std::string("direct")) continue;
-      // On one node, stores bypass the cache.
-      const char* const costs = nodes.size() == 1 ? "memory_streamed_bytes_per_us=1e6" : "";
-      EngineJob job(
-          ProcessGrid::with_node_sizes(nodes),
-          {.algorithm = algorithm, .link_costs = costs, .verify_schedules = nodes.size() == 1}, 5,
-          devices());
-      const std::vector<std::size_t> counts(static_cast<std::size_t>(job.world_size()),
-                                            test::kSanitized ? 300'001 : 500'001);
-      // In place on one node, and out of place on several.
-      expect_result(job, counts, 0, nodes.front() == 2, "large");
-      if (HasFatalFailure()) return;
-    }
+  struct Shape {
+    std::vector<int> nodes;
+    const char* algorithm;
+    bool in_place;
+  };
+  for (const auto& [nodes, algorithm, in_place] :
+       {Shape{{2}, "direct", true}, Shape{{3}, "direct", false}, Shape{{2, 1}, "direct", true},
+        Shape{{2, 1}, "ring", false}, Shape{{2, 1}, "pairwise", true}}) {
+    // On one node, stores bypass the cache.
+    const bool is_node = nodes.size() == 1;
+    const char* const costs = is_node ? "memory_streamed_bytes_per_us=1e6" : "";
+    EngineJob job(ProcessGrid::with_node_sizes(nodes),
+                  {.algorithm = algorithm, .link_costs = costs, .verify_schedules = is_node}, 5,
+                  devices());
+    expect_result(job,
+                  std::vector<std::size_t>(static_cast<std::size_t>(job.world_size()), 300'001), 0,
+                  in_place, "large");
+    if (HasFatalFailure()) return;
   }
 }
 

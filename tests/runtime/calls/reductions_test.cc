@@ -237,8 +237,10 @@ TEST_P(Reductions, GiveWhatAPlainComputationGives) {
   }
 }
 
+class LargeReductions : public Reductions {};
+
 // Contributions are scaled in blocks, and also chunk by chunk through slots.
-TEST_P(Reductions, OfManyElementsAreScaledOnce) {
+TEST_P(LargeReductions, AreScaledOnce) {
   for (const Verb verb : {Verb::kAllReduce, Verb::kReduce, Verb::kReduceScatter}) {
     for (const bool in_place : {false, true}) {
       // The last counts are cut into equal chunks, each of which overwrites another in its slot.
@@ -258,19 +260,22 @@ TEST_P(Reductions, OfManyElementsAreScaledOnce) {
   }
 }
 
+const auto kMemories = testing::Values(MemoryKind::kHost, MemoryKind::kDevice);
+const auto name_of_nodes = [](const auto& param) {
+  std::string name = test::shape_text(std::get<0>(param.param));
+  std::erase(name, ' ');
+  return name + "_" + std::string(to_string(std::get<MemoryKind>(param.param)));
+};
 // There are at most four ranks, and a power of two, so that averages are exact.
 INSTANTIATE_TEST_SUITE_P(Nodes, Reductions,
-                         testing::Combine(testing::Values(std::vector<int>{1}, std::vector<int>{2},
-                                                          std::vector<int>{1, 1},
-                                                          std::vector<int>{3, 1},
-                                                          std::vector<int>{2, 2}),
-                                          testing::Values(MemoryKind::kHost, MemoryKind::kDevice)),
-                         [](const auto& param) {
-                           std::string name = test::shape_text(std::get<0>(param.param));
-                           std::erase(name, ' ');
-                           const MemoryKind memory = std::get<MemoryKind>(param.param);
-                           return name + "_" + std::string(to_string(memory));
-                         });
+                         testing::Combine(testing::Values(std::vector{1}, std::vector{3, 1},
+                                                          std::vector{2, 2}),
+                                          kMemories),
+                         name_of_nodes);
+INSTANTIATE_TEST_SUITE_P(Nodes, LargeReductions,
+                         testing::Combine(testing::Values(std::vector{2}, std::vector{2, 2}),
+                                          kMemories),
+                         name_of_nodes);
 
 TEST(ScaledAllReduces, GiveTheSameByEveryAlgorithm) {
   for (const char* algorithm : {"flat", "direct", "ring", "halving_doubling", "tree",
