@@ -62,7 +62,6 @@ TEST_P(RealDataFloorTest, IsReached) {
 
 INSTANTIATE_TEST_SUITE_P(Models, RealDataFloorTest,
                          testing::Values(Floor{"lenet", "mnist", 250, 0.95},
-                                         Floor{"mlp", "optdigits", 400, 0.94},
                                          Floor{"lstm", "trec", 170, 0.65},
                                          Floor{"bert", "trec", 250, 0.7, short_and_narrow}),
                          [](const auto& tested) { return std::string(tested.param.model); });

@@ -40,34 +40,6 @@ TEST_P(TrainingTest, PassesTimesBatchFollowOnePassWithAllSamples) {
   expect_same_course(thrice[0], once, 0.01);
 }
 
-TEST_P(TrainingTest, EndsAtItsTarget) {
-  Config config = small_job(GetParam(), directory_);
-  config.steps = 60;
-  config.batch = 8;
-  config.eval_every = 5;
-  config.target = 0.3;
-  for (const Summary& summary : run_ranks(2, config)) {
-    EXPECT_LT(summary.steps, 60u);
-    EXPECT_GE(summary.eval_metric, 0.3);
-    EXPECT_EQ(summary.curve.size(), summary.steps);
-  }
-}
-
-// A mean over few steps is near the last weights. Ranks agree on it, and it is evaluated and kept.
-TEST_P(TrainingTest, TheMeanOfWeightsIsEvaluatedAndKept) {
-  Config config = small_job(GetParam(), directory_);
-  config.steps = 40;
-  config.batch = 8;
-  const Summary last = run_ranks(2, config)[0];
-  config.weight_average = 0.5f;
-  const std::vector<Summary> mean = run_ranks(2, config);
-  EXPECT_EQ(mean[0].weights_hash, mean[1].weights_hash);
-  EXPECT_NE(mean[0].weights_hash, last.weights_hash);
-  EXPECT_EQ(mean[0].train_loss, last.train_loss);
-  EXPECT_NE(mean[0].eval_loss, last.eval_loss);
-  EXPECT_NEAR(mean[0].eval_loss, last.eval_loss, 0.1 * last.eval_loss);
-}
-
 TEST_P(TrainingTest, RepeatedRunsEndWithTheSameBits) {
   Config config = small_job(GetParam(), directory_);
   config.steps = 10;
@@ -115,8 +87,45 @@ TEST_P(TrainingTest, ADynamicScaleOnAFloat16WireSkipsNothing) {
   }
 }
 
-TEST_P(TrainingTest, ThreadsThatLoadChangeNoBit) {
-  Config config = small_job(GetParam(), directory_);
+INSTANTIATE_TEST_SUITE_P(Models, TrainingTest, testing::Values("mlp", "lenet", "gpt"),
+                         [](const auto& tested) { return std::string(tested.param); });
+
+/// Tests of what does not depend on the model.
+class TrainingLoopTest : public testing::Test {
+ protected:
+  TemporaryDirectory directory_;
+};
+
+TEST_F(TrainingLoopTest, EndsAtItsTarget) {
+  Config config = small_job("mlp", directory_);
+  config.steps = 60;
+  config.batch = 8;
+  config.eval_every = 5;
+  config.target = 0.3;
+  for (const Summary& summary : run_ranks(2, config)) {
+    EXPECT_LT(summary.steps, 60u);
+    EXPECT_GE(summary.eval_metric, 0.3);
+    EXPECT_EQ(summary.curve.size(), summary.steps);
+  }
+}
+
+// A mean over few steps is near the last weights. Ranks agree on it, and it is evaluated and kept.
+TEST_F(TrainingLoopTest, TheMeanOfWeightsIsEvaluatedAndKept) {
+  Config config = small_job("mlp", directory_);
+  config.steps = 40;
+  config.batch = 8;
+  const Summary last = run_ranks(2, config)[0];
+  config.weight_average = 0.5f;
+  const std::vector<Summary> mean = run_ranks(2, config);
+  EXPECT_EQ(mean[0].weights_hash, mean[1].weights_hash);
+  EXPECT_NE(mean[0].weights_hash, last.weights_hash);
+  EXPECT_EQ(mean[0].train_loss, last.train_loss);
+  EXPECT_NE(mean[0].eval_loss, last.eval_loss);
+  EXPECT_NEAR(mean[0].eval_loss, last.eval_loss, 0.1 * last.eval_loss);
+}
+
+TEST_F(TrainingLoopTest, ThreadsThatLoadChangeNoBit) {
+  Config config = small_job("mlp", directory_);
   config.steps = 30;
   config.batch = 12;
   config.loader_threads = 0;
@@ -127,9 +136,6 @@ TEST_P(TrainingTest, ThreadsThatLoadChangeNoBit) {
   EXPECT_EQ(ahead.eval_loss, plain.eval_loss);
   EXPECT_GT(plain.data_wait_ms, 0.0);
 }
-
-INSTANTIATE_TEST_SUITE_P(Models, TrainingTest, testing::Values("mlp", "lenet", "gpt"),
-                         [](const auto& tested) { return std::string(tested.param); });
 
 struct Job {
   const char* name;
@@ -169,7 +175,8 @@ TEST_P(LearningTest, LossFallsOnOneRank) {
 // 20 steps differ by less than 1 %.
 TEST_P(JobTest, RanksTimesBatchFollowOneRankWithTheGlobalBatch) {
   const Summary one = run_ranks(1, config_)[0];
-  for (const int ranks : {2, 3, 4}) {
+  const bool is_first = GetParam().name == std::string("mlp");
+  for (const int ranks : is_first ? std::vector<int>{2, 3, 4} : std::vector<int>{3}) {
     SCOPED_TRACE(ranks);
     config_.batch = 12 / static_cast<std::size_t>(ranks);
     const std::vector<Summary> many = run_ranks(ranks, config_);

@@ -51,13 +51,18 @@ class MixedPrecisionTrainingTest
   TemporaryDirectory directory_;
 };
 
+/// Tests of what does not depend on the layers of a model.
+class MixedPrecisionLoopTest : public MixedPrecisionTrainingTest {};
+
 TEST_P(MixedPrecisionTrainingTest, FollowsFloat32AndRanksEndWithTheSameBits) {
   expect_follows_float32(job());
 }
 
+class MixedPrecisionPassesTest : public MixedPrecisionTrainingTest {};
+
 // Copies of weights follow the last update in each of several passes, and after the running mean
 // has replaced the weights.
-TEST_P(MixedPrecisionTrainingTest, FollowsFloat32WithPassesThatAddUpAndMeansOfWeights) {
+TEST_P(MixedPrecisionPassesTest, FollowsFloat32WithPassesThatAddUpAndMeansOfWeights) {
   Config config = job();
   config.batch = 4;
   config.accumulation = 2;
@@ -66,7 +71,7 @@ TEST_P(MixedPrecisionTrainingTest, FollowsFloat32WithPassesThatAddUpAndMeansOfWe
   expect_follows_float32(config);
 }
 
-TEST_P(MixedPrecisionTrainingTest, RepeatedRunsEndWithTheSameBits) {
+TEST_P(MixedPrecisionLoopTest, RepeatedRunsEndWithTheSameBits) {
   Config config = job();
   config.steps = 10;
   config.precision = precision();
@@ -74,7 +79,7 @@ TEST_P(MixedPrecisionTrainingTest, RepeatedRunsEndWithTheSameBits) {
 }
 
 // Gradients that are finite in float32 but far too large for float16 make all ranks skip the step.
-TEST_P(MixedPrecisionTrainingTest, GradientsThatOverflowSkipTheStep) {
+TEST_P(MixedPrecisionLoopTest, GradientsThatOverflowSkipTheStep) {
   Config config = job();
   config.steps = 3;
   config.loss_scale = "1e10";
@@ -87,7 +92,7 @@ TEST_P(MixedPrecisionTrainingTest, GradientsThatOverflowSkipTheStep) {
 }
 
 // Weights are kept in float32, so updates far below the last bit of a 16-bit copy are not lost.
-TEST_P(MixedPrecisionTrainingTest, SmallUpdatesReachTheWeights) {
+TEST_P(MixedPrecisionLoopTest, SmallUpdatesReachTheWeights) {
   Config config = job();
   config.precision = precision();
   config.optimizer = "sgd";
@@ -119,13 +124,17 @@ TEST_P(MixedPrecisionTrainingTest, FollowsFloat32WithGradientsInBfloat16) {
   }
 }
 
+const auto kPrecisions = testing::Values("bfloat16", "float16");
+const auto name_of_case = [](const auto& tested) {
+  return std::string(std::get<0>(tested.param)) + "_" + std::get<1>(tested.param);
+};
 INSTANTIATE_TEST_SUITE_P(Jobs, MixedPrecisionTrainingTest,
-                         testing::Combine(testing::Values("mlp", "lenet", "gpt"),
-                                          testing::Values("bfloat16", "float16")),
-                         [](const auto& tested) {
-                           return std::string(std::get<0>(tested.param)) + "_" +
-                                  std::get<1>(tested.param);
-                         });
+                         testing::Combine(testing::Values("mlp", "lenet", "gpt"), kPrecisions),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Jobs, MixedPrecisionPassesTest,
+                         testing::Combine(testing::Values("gpt"), kPrecisions), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Jobs, MixedPrecisionLoopTest,
+                         testing::Combine(testing::Values("mlp"), kPrecisions), name_of_case);
 
 }  // namespace
 }  // namespace kolo::trainer
