@@ -22,6 +22,15 @@ inline void for_each_node_shape(int ranks,
   extend(ranks, ranks);
 }
 
+/// Calls `visit` for every division of up to `most` ranks, and for three divisions of twelve.
+inline void for_each_node_shape_up_to(int most,
+                                      const std::function<void(const std::vector<int>&)>& visit) {
+  for (int ranks = 1; ranks <= most; ++ranks) for_each_node_shape(ranks, visit);
+  visit({4, 4, 4});
+  visit({12});
+  visit(std::vector<int>(12, 1));
+}
+
 /// Returns a text such as "nodes 2 1 1".
 inline std::string shape_text(const std::vector<int>& sizes) {
   std::string text = "nodes";

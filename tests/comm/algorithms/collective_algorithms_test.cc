@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <random>
 
 #include "comm/verify/verifier.h"
@@ -14,13 +15,10 @@
 namespace kolo {
 namespace {
 
-constexpr int kMostSpecRanks = 12;
+constexpr int kMostSpecRanks = 9;
 /// Up to this number of ranks, every root, both counts and both places are tried on each shape.
-/// With more ranks there are 250 shapes, and each has one combination. From `kManyRanks` ranks on,
-/// each shape is in only one third of the tests.
+/// With more ranks there are 80 shapes, and each has one combination.
 constexpr int kMostRanksOfAll = 5;
-constexpr int kManyRanks = 9;
-constexpr std::size_t kThirds = 3;
 
 /// Removes the costs that limit which contributions are exposed.
 void expose_all(CompileOptions& options) {
@@ -166,48 +164,43 @@ class SpecShapes : public testing::TestWithParam<Case> {
                        std::to_string(root) + " count " + std::to_string(count));
   }
 
-  /// Tests all shapes. `third` is the index of the test; each test has different options.
-  void reach(std::size_t third, const CompileOptions& options) {
+  /// Tests all shapes.
+  void reach(const CompileOptions& options) {
     constexpr std::array<std::size_t, 2> kCounts{1, 331}, kFewer{1, 9};
     std::size_t shape = 0;
-    for (int ranks = 1; ranks <= kMostSpecRanks; ++ranks) {
-      test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
-        if (testing::Test::HasFailure()) return;
-        ++shape;
-        if (ranks > kMostRanksOfAll) {
-          if (ranks >= kManyRanks && shape % kThirds != third) return;
-          const int root = has_root(kind()) ? static_cast<int>(shape) % ranks : 0;
-          return expect_shape(sizes, shape % 5 < 2, options, root, kFewer[shape % 2],
-                              shape % 4 < 2);
-        }
-        for (const std::size_t count : kCounts) {
-          for (int root = 0; root < (has_root(kind()) ? ranks : 1); ++root) {
-            for (const bool out_of_place : {false, true}) {
-              expect_shape(sizes, (shape + count) % 2 == 0, options, root, count, out_of_place);
-              if (testing::Test::HasFailure()) return;
-            }
+    test::for_each_node_shape_up_to(kMostSpecRanks, [&](const std::vector<int>& sizes) {
+      if (testing::Test::HasFailure()) return;
+      ++shape;
+      const int roots = has_root(kind()) ? std::reduce(sizes.begin(), sizes.end()) : 1;
+      if (std::reduce(sizes.begin(), sizes.end()) > kMostRanksOfAll) {
+        return expect_shape(sizes, shape % 5 < 2, options, static_cast<int>(shape) % roots,
+                            kFewer[shape % 2], shape % 4 < 2);
+      }
+      for (const std::size_t count : kCounts) {
+        for (int root = 0; root < roots; ++root) {
+          for (const bool out_of_place : {false, true}) {
+            expect_shape(sizes, (shape + count) % 2 == 0, options, root, count, out_of_place);
+            if (testing::Test::HasFailure()) return;
           }
         }
-      });
-    }
+      }
+    });
   }
 };
 
 TEST_P(SpecShapes, AreReached) {
   // Small slots take many rounds; large slots hold all blocks.
-  constexpr std::array<std::size_t, 2> kSlots{512, kLargeSlot};
-  for (std::size_t third = 0; third < kSlots.size(); ++third) {
-    const std::size_t slot = kSlots[third];
-    reach(third, {.chunk_bytes = 512, .slot_bytes = slot, .cached_slot_bytes = slot});
+  for (const std::size_t slot : {std::size_t{512}, kLargeSlot}) {
+    reach({.chunk_bytes = 512, .slot_bytes = slot, .cached_slot_bytes = slot});
     if (testing::Test::HasFailure()) return;
   }
 }
 
 TEST_P(SpecShapes, AreReachedByExposing) {
+  if (GetParam().placement == Placement::kStaged) return;  // Cast elements are not exposed.
   CompileOptions options{.chunk_bytes = 512, .slot_bytes = 512, .cached_slot_bytes = 512};
-  // Cast elements are not exposed; with them, this test covers the last third of the shapes.
-  if (GetParam().placement != Placement::kStaged) expose_all(options);
-  reach(2, options);
+  expose_all(options);
+  reach(options);
 }
 
 TEST_P(SpecShapes, AreReachedInUnevenParts) {
