@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <filesystem>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/trainer/training_job.h"
@@ -98,25 +100,21 @@ TEST_P(MeshTrainingTest, RanksHaveTheMemoryThatIsPredicted) {
 
 INSTANTIATE_TEST_SUITE_P(
     Meshes, MeshTrainingTest,
-    testing::Values(Case{"gpt_tensor", "gpt", "tensor=2", 2},
-                    Case{"gpt_tensor_four", "gpt", "tensor=4", 4},
+    testing::Values(Case{"gpt_tensor_four", "gpt", "tensor=4", 4},
                     Case{"gpt_untied_tensor", "gpt", "tensor=2", 2, 1, false},
                     Case{"mlp_tensor", "mlp", "tensor=2", 2},
-                    Case{"gpt_data_tensor", "gpt", "data=2,tensor=2", 4, 2},
-                    Case{"mlp_data_tensor", "mlp", "data=2,tensor=2", 4, 2},
-                    Case{"gpt_pipeline", "gpt", "pipeline=2", 2},
                     Case{"gpt_pipeline_four", "gpt", "pipeline=4", 4},
                     Case{"gpt_untied_pipeline", "gpt", "pipeline=2", 2, 1, false},
                     Case{"mlp_pipeline", "mlp", "pipeline=3", 3},
                     Case{"gpt_data_pipeline", "gpt", "data=2,pipeline=2", 4, 2},
-                    Case{"gpt_all", "gpt", "data=2,tensor=2,pipeline=2", 8, 2},
-                    Case{"mlp_all", "mlp", "data=2,tensor=2,pipeline=2", 8, 2}),
+                    Case{"gpt_all", "gpt", "data=2,tensor=2,pipeline=2", 8, 2}),
     [](const auto& tested) { return std::string(tested.param.name); });
 
 const Case kOneRank{"one", "gpt", "auto", 1};
 const Case kTensor{"tensor", "gpt", "data=2,tensor=2", 4, 2};
 const Case kPipeline{"pipeline", "gpt", "pipeline=2", 2};
 const Case kAll{"all", "gpt", "tensor=2,pipeline=2", 4};
+const Case kMeshes[] = {kOneRank, kTensor, kPipeline, kAll};
 
 class MeshCheckpointTest : public testing::TestWithParam<Case> {
  protected:
@@ -158,17 +156,17 @@ TEST_P(MeshCheckpointTest, GoesOnWithTheSameBits) {
 }
 
 // Bound: five steps of AdamW from equal state; see kBound, and JobTest for AdamW's 1 %.
-TEST_P(MeshCheckpointTest, GoesOnWithAnotherMesh) {
-  const Summary whole = whole_run(kOneRank);
+TEST_P(MeshCheckpointTest, GoesOnWithTheNextMesh) {
+  static const Summary whole = whole_run(kOneRank);
   begin_on(GetParam());
-  const std::filesystem::path first = directory_.path() / "run";
-  for (const Case& other : {kOneRank, kTensor, kPipeline, kAll}) {
-    SCOPED_TRACE(other.name);
-    Config config = job(other);
-    config.run.clear();
-    config.resume = first / "step-00000005";
-    expect_same_course(run_ranks(other.ranks, config)[0], whole, 0.01);
-  }
+  const auto* const mesh =
+      std::ranges::find(kMeshes, std::string_view(GetParam().name), &Case::name);
+  const Case& next = kMeshes[(mesh - kMeshes + 1) % std::ssize(kMeshes)];
+  SCOPED_TRACE(next.name);
+  Config config = job(next);
+  config.run.clear();
+  config.resume = directory_.path() / "run" / "step-00000005";
+  expect_same_course(run_ranks(next.ranks, config)[0], whole, 0.01);
 }
 
 // The weights of a run are those of the whole model, and each rank takes its part of such a file.
@@ -185,8 +183,7 @@ TEST_P(MeshCheckpointTest, WeightsAreThoseOfTheWholeModel) {
   EXPECT_EQ(hashes, std::vector(3, hashes[0]));
 }
 
-INSTANTIATE_TEST_SUITE_P(Meshes, MeshCheckpointTest,
-                         testing::Values(kOneRank, kTensor, kPipeline, kAll),
+INSTANTIATE_TEST_SUITE_P(Meshes, MeshCheckpointTest, testing::ValuesIn(kMeshes),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace
