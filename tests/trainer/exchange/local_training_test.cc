@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -186,24 +185,6 @@ TEST_F(LocalTrainingTest, EveryKindOfStateGoesOn) {
     config = in_run(config, directory_, std::string("run of ") + model);
     train_until(7, kRanks, config);
     expect_same_training(run_ranks(kRanks, config)[0], whole[0]);
-  }
-}
-
-// A lower bound after too few steps to reach the best. KOLO_TEST_DATA names a directory with
-// mnist/.
-TEST(RealDataLocalTest, FewExchangesReachTheFloor) {
-  const char* const data = std::getenv("KOLO_TEST_DATA");
-  if (data == nullptr) GTEST_SKIP() << "KOLO_TEST_DATA does not name a directory with mnist/";
-  for (const auto& [exchange, every] :
-       std::vector<std::pair<const char*, std::size_t>>{{"local", 8}, {"diloco", 50}}) {
-    Config config = default_config(built_in_catalog(), "lenet");
-    config.data = std::filesystem::path(data) / "mnist";
-    config.runtime.calibrate = "off";
-    config.steps = 250;
-    config.batch = 16;
-    config.exchange = exchange;
-    config.every = every;
-    EXPECT_GT(run_ranks(2, config)[0].eval_metric, 0.94) << exchange;
   }
 }
 
