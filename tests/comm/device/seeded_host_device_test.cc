@@ -29,38 +29,13 @@ std::string order_with(std::uint64_t seed) {
   return order;
 }
 
-TEST(SeededHostDevice, NothingRunsBetweenSteps) {
-  SeededHostDevice device(1);
-  int ran = 0;
-  const auto stream = device.make_stream();
-  for (int i = 0; i < 2; ++i) as_host(*stream).enqueue([&ran] { return ++ran > 0; });
-  EXPECT_EQ(ran, 0);
-  EXPECT_TRUE(device.step());
-  EXPECT_EQ(ran, 1);
-  EXPECT_TRUE(device.step());
-  EXPECT_FALSE(device.step());
-  EXPECT_EQ(ran, 2);
-}
-
 TEST(SeededHostDevice, ASeedIsAnOrderAndAllOrdersHaveOne) {
   std::set<std::string> orders;
-  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
     orders.insert(order_with(seed));
     EXPECT_EQ(order_with(seed), order_with(seed)) << "seed " << seed;
   }
   EXPECT_EQ(orders.size(), 20u) << "ways to interleave three operations with three";
-}
-
-TEST(SeededHostDevice, ABlockedStreamIsPassedOver) {
-  SeededHostDevice device(7);
-  const auto blocked = device.make_stream(), free = device.make_stream();
-  bool go_on = false;
-  as_host(*blocked).enqueue([&go_on] { return go_on; });
-  as_host(*free).enqueue([] { return true; });
-  EXPECT_TRUE(device.step());
-  EXPECT_FALSE(device.step());
-  go_on = true;
-  EXPECT_TRUE(device.step());
 }
 
 TEST(SeededHostDevice, AnOperationMayEnqueueAnother) {
