@@ -97,21 +97,6 @@ TEST_P(CudaTrainingTest, ADynamicScaleFindsItsWay) {
   EXPECT_LT(summary.train_loss, summary.curve.front().train_loss);
 }
 
-TEST_P(CudaTrainingTest, RepeatedRunsEndWithTheSameBits) {
-  for (const char* precision : {"float32", "bfloat16", "float16"}) {
-    SCOPED_TRACE(precision);
-    config_.precision = precision;
-    EXPECT_EQ(run_on("cuda", config_).weights_hash, run_on("cuda", config_).weights_hash);
-  }
-}
-
-TEST_P(CudaTrainingTest, GraphsChangeNoBit) {
-  config_.precision = "bfloat16";
-  const Summary launched = run_on("cuda", config_);
-  config_.cuda_graph = true;
-  EXPECT_EQ(run_on("cuda", config_).weights_hash, launched.weights_hash);
-}
-
 // One rank owns all shards, whose arrays have another order.
 TEST_P(CudaTrainingTest, ShardsChangeNoBitUnlessGradientsAreClipped) {
   config_.clip_norm = 0.0;

@@ -14,7 +14,6 @@
 #include "trainer/loss/loss.h"
 #include "trainer/models/gpt.h"
 #include "trainer/models/image_models.h"
-#include "trainer/optimizer/update_gate.h"
 
 namespace kolo::trainer::cuda {
 namespace {
@@ -358,26 +357,6 @@ TEST_P(ModelTest, GraphsOfPassesChangeNoBit) {
   for (const std::size_t passes : {2u, 4u}) {
     EXPECT_EQ(train({.launch = LaunchMode::kGraph, .milestone_bytes = 0}, 4, passes),
               train({}, 4, passes));
-  }
-}
-
-TEST_P(ModelTest, TrainingFollowsTheHostTrainer) {
-  trainer::Device host_device;
-  const auto host = c().on_host(host_device);
-  host->parameters().own_gradients();
-  const auto optimizer = make_optimizer("adamw", host->parameters(), kAdamW);
-  SoftmaxCrossEntropy loss({.rows = rows(), .classes = c().classes});
-  for (int step = 0; step < 3; ++step) {
-    evaluate_on_host(*host, loss, inputs(), targets(), factors().row_weight);
-    host->backward(loss.gradient());
-    optimizer->step(1e-3f, clip_factor(gradient_norm(host->parameters()), 1.0));
-  }
-  const auto values = train({.dtype = DType::kFloat32}, 3);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    // Each of three steps of lr has the relative error of gradients, which is at most 1/100. With
-    // batch norm a single gradient is less exact than the norm of all: 1/10.
-    expect_close(values[i], host->parameters()[i].value(),
-                 (c().has_batch_norm ? 0.1f : 0.01f) * 3.0f * 1e-3f, host->parameters()[i].name());
   }
 }
 
