@@ -31,7 +31,6 @@ TransportJob ucx_job(const ProcessGrid& grid, const TransportLimits& limits) {
 
 INSTANTIATE_TEST_SUITE_P(Ucx, TransportConformance,
                          testing::Values(TransportCase{"ucx", {1, 1}, true, ucx_job},
-                                         TransportCase{"ucx", {1, 1, 1}, false, ucx_job},
                                          TransportCase{"ucx_and_shm", {2, 1}, false, ucx_job}),
                          case_name);
 
