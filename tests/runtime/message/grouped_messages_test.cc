@@ -1,4 +1,5 @@
-// Tests several tensors as one message between the engines of all ranks, for any interleaving.
+// Tests one or several tensors as one message between the engines of all ranks, for any
+// interleaving. A message of one tensor is a plain one.
 
 #include <gmock/gmock.h>
 
@@ -57,8 +58,15 @@ class GroupedTensors {
   std::vector<std::vector<std::byte>> memory_;
 };
 
-/// Sizes for each protocol by which messages are sent.
+/// Sizes for each protocol by which messages are sent. Those of one tensor are just below and above
+/// each limit.
 const std::vector<Extents> kGroupedExtents = {
+    {{DType::kFloat32, 1}},
+    {{DType::kFloat32, Messages::kMostInOffer / 4}},
+    {{DType::kFloat32, Messages::kMostInOffer / 4 + 1}},
+    {{DType::kFloat32, Messages::kMostBehindOffer / 4}},
+    {{DType::kFloat32, Messages::kMostBehindOffer / 4 + 1}},
+    {{DType::kFloat32, 0}},
     {{DType::kFloat32, 3}, {DType::kInt64, 0}, {DType::kUInt8, 5}},
     {{DType::kUInt8, 1}, {DType::kFloat64, 600}},
     {{DType::kInt64, 0}, {DType::kFloat32, 0}},
@@ -68,19 +76,28 @@ const Extents& grouped_extents(std::size_t number) {
   return kGroupedExtents[number % kGroupedExtents.size()];
 }
 
+std::shared_ptr<test::CalledMessage> call_tensors(EngineJob& job, int rank, Message::Kind kind,
+                                                  GroupedTensors& tensors, int peer,
+                                                  std::uint64_t tag) {
+  const std::vector<BufferView> views = tensors.views();
+  return views.size() == 1 ? test::call(job, rank, kind, views.front(), peer, tag)
+                           : test::call(job, rank, kind, views, peer, tag);
+}
+
 std::shared_ptr<test::CalledMessage> send_tensors(EngineJob& job, int from, int to,
                                                   GroupedTensors& tensors, std::uint64_t tag = 0) {
-  return test::call(job, from, Message::Kind::kSend, tensors.views(), to, tag);
+  return call_tensors(job, from, Message::Kind::kSend, tensors, to, tag);
 }
 
 std::shared_ptr<test::CalledMessage> receive_tensors(EngineJob& job, int at, int from,
                                                      GroupedTensors& tensors,
                                                      std::uint64_t tag = 0) {
-  return test::call(job, at, Message::Kind::kReceive, tensors.views(), from, tag);
+  return call_tensors(job, at, Message::Kind::kReceive, tensors, from, tag);
 }
 
-void finish_grouped(EngineJob& job, const test::CalledMessages& calls) {
-  job.run_until([&] { return test::are_over(calls); });
+void finish_grouped(EngineJob& job, const test::CalledMessages& calls,
+                    Duration tick = Duration(0)) {
+  job.run_until([&] { return test::are_over(calls); }, tick);
   job.bring_back();
 }
 
@@ -96,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(Memory, GroupedMessagesOn,
 // Every rank sends to every rank, including itself, with two tags. Calls come in any order.
 TEST_P(GroupedMessagesOn, ArriveInOrderForAnyInterleaving) {
   for (const std::vector<int>& shape : {std::vector{1}, {2}, {1, 1}, {2, 1}}) {
-    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed));
       EngineJob job(ProcessGrid::with_node_sizes(shape), {}, seed, devices());
       std::mt19937_64 random(seed);
@@ -148,7 +165,7 @@ TEST_P(GroupedMessagesOn, ArriveInOrderForAnyInterleaving) {
 
 TEST_P(GroupedMessagesOn, AreReceivedFromAnyRankOnceEach) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
-    for (const std::size_t number : {0U, 1U, 3U}) {
+    for (const std::size_t number : {6U, 7U, 9U}) {
       EngineJob job(ProcessGrid::with_node_sizes({2, 2}), {}, seed, devices());
       const Extents& extents = grouped_extents(number);
       std::vector<GroupedTensors> sent, got;
@@ -302,29 +319,38 @@ TEST(GroupedMessages, AReceiveIsWithdrawnAsAWhole) {
   }
 }
 
+// Buffers that the transport still reads or writes belong to it until the transport ends.
 TEST(GroupedMessages, AFailureEndsAllCalls) {
+  std::vector<Extents> lists = kGroupedExtents;
+  lists.push_back({{DType::kFloat32, 200'000}});
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, seed);
     std::vector<std::unique_ptr<GroupedTensors>> memory;
     test::CalledMessages calls;
     for (int rank = 0; rank < 3; ++rank) {
       const int next = (rank + 1) % 3;
-      for (std::size_t i = 0; i < kGroupedExtents.size(); ++i) {
-        memory.push_back(std::make_unique<GroupedTensors>(grouped_extents(i), seed));
+      for (std::size_t i = 0; i < lists.size(); ++i) {
+        memory.push_back(std::make_unique<GroupedTensors>(lists[i], seed));
         calls.push_back(send_tensors(job, rank, next, *memory.back(), i));
-        memory.push_back(std::make_unique<GroupedTensors>(grouped_extents(i)));
+        memory.push_back(std::make_unique<GroupedTensors>(lists[i]));
         calls.push_back(receive_tensors(job, next, rank, *memory.back(), i));
       }
     }
+    GroupedTensors never(kGroupedExtents[0]);
+    calls.push_back(receive_tensors(job, 1, kAnyRank, never, 99));
     job.poll(seed);
     job.engine(2).abort(
         {.code = ErrorCode::kPeerLost, .rank = 2, .peer = 2, .what = "rank 2 left"});
-    job.run_until([&] { return test::are_over(calls); }, std::chrono::milliseconds(10));
+    finish_grouped(job, calls, std::chrono::milliseconds(10));
     for (const auto& call : calls) {
       if (call->code()) {
         EXPECT_THAT(call->text(), HasSubstr("rank 2 left"));
       }
     }
+    EXPECT_EQ(calls.back()->code(), ErrorCode::kPeerLost);
+    const auto late = send_tensors(job, 0, 1, *memory.front());
+    finish_grouped(job, {late}, std::chrono::milliseconds(10));
+    EXPECT_EQ(late->code(), ErrorCode::kPeerLost);
   }
 }
 

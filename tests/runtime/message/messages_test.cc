@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
-#include <random>
 
 #include "runtime/engine/engine.h"
 #include "tests/support/engine_job.h"
@@ -41,8 +40,6 @@ std::vector<float> numbered(std::size_t count, std::size_t first) {
   return data;
 }
 
-const std::vector<std::vector<int>> kMessageShapes = {{1}, {2}, {1, 1}, {2, 1}, {2, 2}};
-
 /// The parameter is the memory kind. With device memory, every third buffer is in host memory.
 class EngineMessagesOn : public testing::TestWithParam<MemoryKind> {
  protected:
@@ -52,66 +49,6 @@ class EngineMessagesOn : public testing::TestWithParam<MemoryKind> {
 INSTANTIATE_TEST_SUITE_P(Memory, EngineMessagesOn,
                          testing::Values(MemoryKind::kHost, MemoryKind::kDevice),
                          [](const auto& each) { return std::string(to_string(each.param)); });
-
-// Every rank sends to every rank, including itself, with several tags. Receives are submitted in
-// another order than sends, some from any rank. Messages of one pair and tag keep their order.
-TEST_P(EngineMessagesOn, ArriveInOrderForAnyInterleaving) {
-  for (const std::vector<int>& shape : kMessageShapes) {
-    for (std::uint64_t seed = 0; seed < 8; ++seed) {
-      SCOPED_TRACE("seed " + std::to_string(seed));
-      EngineJob job(ProcessGrid::with_node_sizes(shape), {}, seed, devices());
-      std::mt19937_64 random(seed);
-      const int ranks = job.world_size();
-      constexpr std::uint64_t kTags = 2;
-      constexpr std::size_t kEach = 6;
-      std::vector<std::function<void()>> actions;
-      std::vector<std::unique_ptr<std::vector<float>>> memory;
-      MessageCalls calls;
-      struct Expected {
-        std::shared_ptr<test::CalledMessage> call;
-        std::vector<float>* data;
-      };
-      std::map<std::tuple<int, int, std::uint64_t>, std::vector<Expected>> received;
-      for (int from = 0; from < ranks; ++from) {
-        for (int to = 0; to < ranks; ++to) {
-          for (std::uint64_t tag = 0; tag < kTags; ++tag) {
-            std::size_t sent = 0, asked = 0;
-            // Alternates runs of sends and receives.
-            while (sent < kEach || asked < kEach) {
-              if (sent < kEach && (asked == kEach || random() % 2 == 0)) {
-                const std::size_t count =
-                    kMessageCounts[(sent + tag + seed) % std::size(kMessageCounts)];
-                memory.push_back(std::make_unique<std::vector<float>>(numbered(count, sent++)));
-                calls.push_back(send(job, from, to, *memory.back(), tag));
-              } else {
-                memory.push_back(std::make_unique<std::vector<float>>(kMessageCounts[5], -1.0F));
-                calls.push_back(receive(job, to, from, *memory.back(), tag));
-                received[{from, to, tag}].push_back({calls.back(), memory.back().get()});
-                ++asked;
-              }
-              if (random() % 4 == 0) job.poll(random() % 30);
-            }
-          }
-        }
-      }
-      finish_messages(job, calls);
-      for (const auto& [key, expected] : received) {
-        const auto& [from, to, tag] = key;
-        for (std::size_t i = 0; i < expected.size(); ++i) {
-          const auto& [call, data] = expected[i];
-          ASSERT_EQ(call->text(), "");
-          const std::size_t count = kMessageCounts[(i + tag + seed) % std::size(kMessageCounts)];
-          ASSERT_EQ(call->received.source, from);
-          ASSERT_EQ(call->received.count, count) << from << " to " << to << ", number " << i;
-          data->resize(count);
-          ASSERT_EQ(*data, numbered(count, i));
-        }
-      }
-      job.run_until_idle();
-      EXPECT_EQ(job.close(), "");
-    }
-  }
-}
 
 TEST_P(EngineMessagesOn, AreReceivedFromAnyRankOnceEach) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
@@ -206,18 +143,6 @@ TEST(EngineMessages, WhatCameUnaskedIsBounded) {
     }
     EXPECT_EQ(job.close(), "");
   }
-}
-
-TEST(EngineMessages, CountTheirBytesOnTheNetwork) {
-  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, 7);
-  std::vector<float> data(70'000), got(70'000);
-  for (const int peer : {1, 2}) {
-    finish_messages(job, {send(job, 0, peer, data), receive(job, peer, 0, got)});
-  }
-  data.resize(10);
-  finish_messages(job, {send(job, 0, 2, data), receive(job, 2, 0, got)});
-  EXPECT_EQ(job.engine(0).network_bytes_sent(), 70'010 * sizeof(float));
-  EXPECT_EQ(job.engine(2).network_bytes_sent(), 0u);
 }
 
 /// Runs `job` until both calls fail with one error, and returns it. The next message must work.
@@ -378,34 +303,6 @@ TEST(EngineMessages, FramesThatBelongToNoMessageEndTheJobWithinANodeOnly) {
       finish_messages(job, both);
       EXPECT_EQ(data, sent);
     }
-  }
-}
-
-// Buffers that the transport still reads or writes belong to it until the transport ends.
-TEST(EngineMessages, AFailureEndsAllCalls) {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, seed);
-    std::vector<float> data(1'000'000), small(3);
-    MessageCalls calls;
-    for (int rank = 0; rank < 3; ++rank) {
-      const int next = (rank + 1) % 3;
-      calls.push_back(send(job, rank, next, data));
-      calls.push_back(receive(job, next, rank, data));
-      calls.push_back(receive(job, next, kAnyRank, small, 1));
-    }
-    job.poll(seed);
-    job.engine(2).abort(
-        {.code = ErrorCode::kPeerLost, .rank = 2, .peer = 2, .what = "rank 2 left"});
-    finish_messages(job, calls, std::chrono::milliseconds(10));
-    for (const auto& call : calls) {
-      if (call->code()) {
-        EXPECT_THAT(call->text(), HasSubstr("rank 2 left"));
-      }
-    }
-    EXPECT_EQ(calls[2]->code(), ErrorCode::kPeerLost);
-    const MessageCalls late = {send(job, 0, 1, small)};
-    finish_messages(job, late, std::chrono::milliseconds(10));
-    EXPECT_EQ(late[0]->code(), ErrorCode::kPeerLost);
   }
 }
 
