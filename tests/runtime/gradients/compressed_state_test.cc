@@ -72,7 +72,7 @@ TEST(CompressedState, ASavedStateGoesOnBitForBit) {
   }
 }
 
-// Residuals of four ranks keep their weight on two or eight ranks: after a flush, sums are
+// Residuals of four ranks keep their weight on one, two or eight ranks: after a flush, sums are
 // unchanged (and averages, except for the number of ranks).
 TEST(CompressedState, AStateGoesOnAmongOtherRanks) {
   for (const auto& [compression, op] : std::initializer_list<std::pair<const char*, ReduceOp>>{
@@ -98,7 +98,7 @@ TEST(CompressedState, AStateGoesOnAmongOtherRanks) {
     });
     ASSERT_GT(nonzeros(flushed[0]), 0u);
     ASSERT_GT(nonzeros(flushed[2]), 0u);
-    for (const int ranks : {1, 2, 4, 8}) {
+    for (const int ranks : {1, 2, 8}) {
       setting.ranks = ranks;
       run(setting, [&](Member& member) {
         member.set().remap_compression(states);
