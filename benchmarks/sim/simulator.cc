@@ -198,9 +198,9 @@ class Simulation {
     const Task task = rank.ready(worker).pop();
     rank.set_busy(worker, true);
     const PlayedStep& line = step(task, place);
-    const bool is_message = line.worker == Worker::kMessages;
+    const bool has_peer = line.worker == Worker::kMessages && line.kind != StepKind::kExpose;
     const auto work_us =
-        machine_.memory_us(line, memories_[task.bucket], is_message && is_inside(task, place));
+        machine_.memory_us(line, memories_[task.bucket], has_peer && is_inside(task, place));
     if (work_us) {
       rank.in_memory = task;
       machine_.node_of(place).memory.add(now_, rank.slowness * *work_us, static_cast<int>(place));
