@@ -94,9 +94,11 @@ function(kolo_library name)
   target_link_libraries(kolo_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
 endfunction()
 
-# All programs link CLI11 and precompile its headers.
+# All programs link CLI11 and precompile its headers. They read options and print, and the libraries do
+# the work: at -O1 programs compile in two thirds of the time.
 function(kolo_program_defaults target)
   kolo_target_defaults(${target})
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANG_AND_ID:CXX,GNU>>:-O1>)
   target_link_libraries(${target} PRIVATE CLI11::CLI11)
 endfunction()
 
