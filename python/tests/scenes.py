@@ -465,9 +465,10 @@ def message_round(job, names_peer):
 
 
 def all_ways(job):
+    before = job.network_bytes_sent
     message_round(job, names_peer=True)
     message_round(job, names_peer=False)
-    print(f"all messages were right, {job.network_bytes_sent} bytes to other nodes")
+    print(f"all messages were right, {job.network_bytes_sent - before} bytes to other nodes")
 
 
 def unfit(job):
