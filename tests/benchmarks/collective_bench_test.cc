@@ -167,13 +167,36 @@ TEST(CollectiveBench, FindsEveryCollectiveRightInBothPlaces) {
                                 .what = {.verb = verb, .width = 4},
                                 .iterations = 2};
       if (has_other_place(verb)) options.places.push_back(!traits.in_place);
-      std::vector<std::unique_ptr<CollectiveSystem>> systems;
-      systems.push_back(make_kolo_system(runtime));
-      const auto rows = measure_collective(runtime, systems, options, [](const CollectiveRow&) {});
+      const auto rows = measure(runtime, make_kolo_system(runtime), options);
       test::require(rows.size() == 2 * options.places.size(), std::string(to_string(verb)));
       for (const CollectiveRow& row : rows) {
         test::require(row.wrong == 0u, std::string(to_string(verb)) +
                                            (row.what.in_place ? " in place" : " out of place"));
+      }
+    }
+  });
+}
+
+// Sizes hold whole elements of every dtype for each rank.
+TEST(CollectiveBench, FindsEveryDtypeAndOperationRight) {
+  test::RuntimeJob job(3, {.calibrate = "off"});
+  job.run([](Runtime& runtime) {
+    const auto require_right = [&](const CollectiveCase& what) {
+      const auto rows = measure(runtime, make_kolo_system(runtime),
+                                {.sizes = {480},
+                                 .homes = {Home::kUser},
+                                 .places = {false},
+                                 .what = what,
+                                 .iterations = 1,
+                                 .rounds = 1});
+      test::require(rows.size() == 1 && rows[0].wrong == 0u,
+                    std::string(to_string(what.verb)) + " " + std::string(to_string(what.op)) +
+                        " of " + std::string(to_string(what.dtype)));
+    };
+    for (const DType dtype : kAllDTypes) {
+      require_right({.verb = Verb::kAllToAll, .dtype = dtype});
+      for (const ReduceOp op : kEveryReduceOp) {
+        if (takes(op, dtype)) require_right({.dtype = dtype, .op = op});
       }
     }
   });
