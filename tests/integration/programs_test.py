@@ -90,23 +90,23 @@ class Programs(unittest.TestCase):
     def test_bench_measures_all_systems_in_turns_and_finds_every_sum_right(self):
         peers = self.peers()
         self.assertIn("mpi", peers)
-        for nodes, bound in ((0, "streaming"), (2, "limit")):
+        for ranks, nodes, bound in ((2, 0, "streaming"), (3, 2, "limit")):
             out = self.folder / "rows.json"
             self.succeed(
-                "kolo-bench", "all-reduce", "--sizes", "0,4,1K,100K", "--iterations", 6, "--memory", "arena,user",
+                "kolo-bench", "all-reduce", "--sizes", "0,1K,100K", "--iterations", 6, "--rounds", 2, "--memory", "arena,user",
                 "--out-of-place", "--compare", ",".join([*peers, bound]), "--label", "a test", "--json", out,
-                ranks=4, nodes=nodes,
+                ranks=ranks, nodes=nodes,
             )  # fmt: skip
             rows = json.loads(out.read_text())
             kinds = [("kolo", "arena"), ("kolo", "user"), *((peer, "user") for peer in peers), (bound, "user")]
             self.assertEqual(
                 [(row["size"], row["system"], row["memory"], row["in_place"]) for row in rows],
-                [(size, *kind, place) for size in (0, 4, 1024, 102400) for kind in kinds for place in (True, False)
+                [(size, *kind, place) for size in (0, 1024, 102400) for kind in kinds for place in (True, False)
                  if kind[0] != bound or size >= 65536],
             )
             for row in rows:
                 self.assertEqual(set(row), BENCH_FIELDS)
-                self.assertEqual((row["ranks"], row["nodes"], row["label"]), (4, max(nodes, 1), "a test"))
+                self.assertEqual((row["ranks"], row["nodes"], row["label"]), (ranks, max(nodes, 1), "a test"))
                 self.assertEqual(row["wrong"], None if row["system"] == bound else 0)
                 self.assertGreaterEqual(row["median_us"], row["min_us"])
                 if row["system"] == bound:
@@ -121,7 +121,7 @@ class Programs(unittest.TestCase):
             bound = [] if collective == "send-recv" else ["limit"]
             other = {"send-recv": [], "broadcast": ["--out-of-place"]}.get(collective, ["--in-place"])
             begin = {"broadcast": ["--untouched", "--together"], "gather": ["--untouched"], "reduce": ["--fresh"]}.get(collective, [])
-            self.succeed("kolo-bench", collective, *other, *begin, "--sizes", "0,12,100K", "--iterations", 4, "--compare",
+            self.succeed("kolo-bench", collective, *other, *begin, "--sizes", "0,12,100K", "--iterations", 4, "--rounds", 2, "--compare",
                          ",".join([*peers, *bound]), "--json", out, ranks=3, nodes=2)  # fmt: skip
             rows = json.loads(out.read_text())
             places = {"send-recv": [False], "broadcast": [True, False]}.get(collective, [False, True])
@@ -280,14 +280,14 @@ class Programs(unittest.TestCase):
             out = self.folder / "rows.json"
             self.succeed(
                 "kolo-bench", "overlap", "--layers", 2, "--width", 16, "--compute-ms", 1, "--iterations", 3,
-                "--fusion-sizes", "0,4K,1M", "--memory", memory, "--compare", ",".join(peers), "--json", out,
+                "--fusion-sizes", "0,1M", "--memory", memory, "--compare", ",".join(peers), "--json", out,
                 "--update-ms", 1,
                 ranks=2, nodes=nodes,
             )  # fmt: skip
             rows = json.loads(out.read_text())
             self.assertEqual(
                 [(row["system"], row["calls"], row["fusion_bytes"]) for row in rows],
-                [*(("kolo", "buckets", size) for size in (0, 4096, 1 << 20)),
+                [*(("kolo", "buckets", size) for size in (0, 1 << 20)),
                  *((peer, calls, None) for peer in peers for calls in ("flat", "packed", "each"))],
             )  # fmt: skip
             for row in rows:
@@ -441,7 +441,11 @@ class Programs(unittest.TestCase):
                 place = options.index("--data") + 1
                 with self.subTest(page=page.name, command=arguments):
                     options[place] = data[options[place]]
-                    options += ["--steps", 2, "--threads", 1, *(["--sample", 0] if "gpt" in options else [])]
+                    options += ["--steps", 2, "--threads", 1]
+                    if {"gpt", "bert"} & set(options):
+                        options += ["--layers", 2, "--width", 32, "--heads", 2]
+                    if "gpt" in options:
+                        options += ["--context", 32, "--sample", 0]
                     mesh = options[options.index("--mesh") + 1] if "--mesh" in options else "data=2"
                     self.succeed("kolo-train", *options, ranks=math.prod(map(int, re.findall(r"\d+", mesh))))
                     seen += 1
