@@ -33,15 +33,14 @@ class NothingLeft(job.LeavesNothing):
                 self.check_nothing_left()
 
     def test_after_kill_of_all(self):
-        for nodes in self.nodes():
-            for call in ("all_reduce", "gradients"):
-                with self.subTest(nodes=nodes, call=call):
-                    with job.started(["endless", call], nodes) as ranks:
-                        job.read_until(ranks, "in the middle")
-                        for rank in ranks:
-                            rank.signal(signal.SIGKILL)
-                        self.assertEqual([rank.finish() for rank in ranks], [-signal.SIGKILL] * len(ranks))
-                    self.check_nothing_left()
+        for nodes, call in zip(self.nodes(), ("all_reduce", "gradients")):
+            with self.subTest(nodes=nodes, call=call):
+                with job.started(["endless", call], nodes) as ranks:
+                    job.read_until(ranks, "in the middle")
+                    for rank in ranks:
+                        rank.signal(signal.SIGKILL)
+                    self.assertEqual([rank.finish() for rank in ranks], [-signal.SIGKILL] * len(ranks))
+                self.check_nothing_left()
 
     def test_no_name_while_it_runs(self):
         with job.started(["endless", "gradients"], [2]) as ranks:
