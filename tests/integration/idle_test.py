@@ -14,9 +14,9 @@ import unittest
 import job
 
 SETTLED_S = 1.5  # by then the work after the last collective is done, and strace is attached
-STRACE_S = 4.0
+STRACE_S = 2.0
 COUNT_S = 5.0
-COUNT_NETWORK_S = 25.0  # longer than the 20 s after which UCX would check its connections
+COUNT_NETWORK_S = 22.0  # longer than the 20 s after which UCX would check its connections
 
 
 def packets():
