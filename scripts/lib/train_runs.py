@@ -8,7 +8,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TRAIN = ROOT / "build" / "bin" / "kolo-train"
-DATA = ROOT.parent / "shared" / "data"
+DATA = ROOT / "data"  # where scripts/fetch-data puts data sets
 
 # By task: the options for a model that learns its data well without compression.
 TASKS = {
@@ -65,13 +65,14 @@ def with_options(arguments, extra):
 
 
 def run(folder, name, launcher, arguments, program=TRAIN, environment=None):
-    """The JSON of `kolo-train ARGUMENTS`: from FOLDER/NAME.json if a run with equal arguments wrote it, else from a new
-    run, which is saved there."""
+    """The JSON of `kolo-train ARGUMENTS`: from FOLDER/NAME.json if a run with equal arguments, launcher and environment
+    wrote it, else from a new run, which is saved there."""
     file = folder / f"{name}.json"
     command = [str(argument) for argument in arguments]
+    job = {"command": command, "launcher": launcher, "environment": environment or {}}
     if file.exists():
         kept = json.loads(file.read_text(encoding="utf-8"))
-        if kept["command"] == command:
+        if {key: kept.get(key) for key in job} == job:
             return kept["run"]
     folder.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(".part")
@@ -83,5 +84,5 @@ def run(folder, name, launcher, arguments, program=TRAIN, environment=None):
         raise RunError(f"{name} ended with status {done.returncode}:\n{done.stdout[-2000:]}")
     result = json.loads(part.read_text(encoding="utf-8"))
     part.unlink()
-    file.write_text(json.dumps({"command": command, "run": result}) + "\n", encoding="utf-8")
+    file.write_text(json.dumps({**job, "run": result}) + "\n", encoding="utf-8")
     return result

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
-"""Tests that scripts/accuracy-table and scripts/loss-over-seconds save and evaluate runs."""
+"""Tests that scripts/accuracy-table and scripts/loss-over-seconds save and evaluate runs, and which job scripts/train
+starts."""
 
+import argparse
 import importlib.machinery
 import importlib.util
 import pathlib
+import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
@@ -40,8 +45,9 @@ class Runs(unittest.TestCase):
         self.program.write_text(FAKE, encoding="utf-8")
         self.program.chmod(0o755)
 
-    def run_seed(self, seed):
-        return train_runs.run(self.path / "runs", "one", [], ["--seed", seed], program=self.program)
+    def run_seed(self, seed, launcher=(), **environment):
+        return train_runs.run(self.path / "runs", "one", list(launcher), ["--seed", seed], program=self.program,
+                              environment=environment)
 
     def times_run(self):
         return len(self.program.with_suffix(".log").read_text(encoding="utf-8"))
@@ -56,6 +62,23 @@ class Runs(unittest.TestCase):
         self.assertEqual(self.run_seed(5)["seed"], 5)
         self.assertEqual(self.times_run(), 2)
 
+    def test_another_launcher_or_environment_is_another_run(self):
+        for times in (1, 2):
+            self.run_seed(4)
+            self.assertEqual(self.times_run(), 3 * times - 2)
+            self.run_seed(4, ["env", "RANKS=2"])
+            self.assertEqual(self.times_run(), 3 * times - 1)
+            self.run_seed(4, KOLO_CALIBRATION_FILE="costs")
+            self.assertEqual(self.times_run(), 3 * times)
+
+    def test_runs_of_other_numbers_of_ranks_and_nodes_have_other_files(self):
+        table = script("accuracy-table")
+        settings = argparse.Namespace(data=self.path, steps=None, results=self.path, program=self.program)
+        for settings.ranks, settings.nodes in ((2, 0), (4, 0), (4, 2)):
+            with unittest.mock.patch.object(train_runs, "run", return_value={}) as run:
+                table.run_way("mnist", "dense", 1, 0, settings)
+            self.assertEqual(run.call_args.args[1], f"mnist-dense-{settings.ranks}-{settings.nodes}-1")
+
     def test_a_run_that_fails_says_why_and_is_not_kept(self):
         with self.assertRaisesRegex(train_runs.RunError, "one ended with status 1:\nbad luck"):
             self.run_seed(13)
@@ -64,6 +87,39 @@ class Runs(unittest.TestCase):
     def test_options_replace_those_of_the_task(self):
         arguments = train_runs.with_options(["--epochs", "3", "--lr", "1"], ["--steps", "9", "--lr", "2"])
         self.assertEqual(arguments, ["--lr", "2", "--steps", "9"])
+
+
+class Train(unittest.TestCase):
+    """scripts/train in a checkout where there is nothing to install or build, and launch prints the program's words."""
+
+    def train(self, *arguments, status=0):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder).resolve()
+            (root / "scripts" / "lib").mkdir(parents=True)
+            for name, text in {"scripts/lib/packages.sh": "train_packages=()\nmissing_packages() { :; }\n",
+                               "scripts/lib/build.sh": "configure_training() { :; }\nbuild_configured() { :; }\n",
+                               "scripts/launch": '#!/bin/sh\nprintf "%s\\n" "$@"\n',
+                               "build/CMakeCache.txt": ""}.items():
+                (root / name).parent.mkdir(exist_ok=True)
+                (root / name).write_text(text, encoding="utf-8")
+            (root / "scripts" / "launch").chmod(0o755)
+            for name in ("train", "lib/common.sh"):
+                shutil.copy(SCRIPTS / name, root / "scripts" / name)
+            done = subprocess.run([root / "scripts" / "train", *arguments], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+            words = done.stdout.splitlines()
+            return [word.replace(folder, "ROOT") for word in words[words.index("--") + 1:]] if status == 0 else done.stderr
+
+    def test_what_names_a_job_replaces_the_default_job(self):
+        program, default = "ROOT/build/bin/kolo-train", ["--model", "gpt", "--data", "ROOT"]
+        self.assertEqual(self.train(), [program, *default, "--steps", "400"])
+        self.assertEqual(self.train("--epochs", "2"), [program, *default, "--epochs", "2"])
+        for job in (["--config", "job.toml"], ["--config=job.toml", "--lr", "1"], ["--model", "mlp"]):
+            self.assertEqual(self.train("-n", "3", *job), [program, *job])
+
+    def test_commands_that_do_not_train_are_refused(self):
+        said = self.train("-n", "1", "evaluate", "--weights", "x", status=64)
+        self.assertIn("this script only trains; call build/bin/kolo-train evaluate", said)
 
 
 class Tables(unittest.TestCase):
