@@ -8,6 +8,9 @@ export KOLO_CLUSTER=smoke$$
 scripts/cluster check # with exit status 77, CTest shows a skip
 
 work=$(mktemp -d)
+mkdir "$work/a checkout"
+cp -r scripts "$work/a checkout"
+cd "$work/a checkout"
 trap 'scripts/cluster down; rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*" >&2; exit 1; }
 expect() { [[ $1 == "$2" ]] || fail "$3: expected \"$2\", got \"$1\""; }
