@@ -2,6 +2,7 @@
 """Tests documentation pages: links have targets, named files and scripts exist, and the example
 in the README is tested. programs_test.py checks the options of programs in commands."""
 
+import json
 import pathlib
 import re
 import unittest
@@ -106,6 +107,16 @@ class Pages(unittest.TestCase):
                         for flag in flags(arguments):
                             self.assertIn(flag, text)
         self.assertGreater(seen, 10)
+
+    def test_data_sets_that_pages_fetch_exist(self):
+        sets = json.loads((ROOT / "scripts" / "lib" / "data_sets.json").read_text(encoding="utf-8"))
+        text = (ROOT / "docs" / "kolo-train.md").read_text(encoding="utf-8")
+        listed = re.search(r"`scripts/fetch-data NAME` puts public data into `data/NAME`: ([^.]*)\.", text)[1]
+        self.assertEqual(re.findall(r"[\w-]+", listed), list(sets))
+        for page in current_pages():
+            for _, arguments in calls(page, lambda word: word == "scripts/fetch-data"):
+                with self.subTest(page=page.relative_to(ROOT), arguments=arguments):
+                    self.assertIn(arguments[0], [*sets, "--synthetic"])
 
     def test_the_example_of_the_readme_is_the_one_that_runs(self):
         text = README.read_text(encoding="utf-8")
