@@ -47,6 +47,7 @@ enum ConfigTraits : unsigned {
   kOfRank = 2,     ///< The value may differ between ranks, and between runs.
   kNotOnGpus = 4,  ///< Models on a GPU support only the option's default.
   kNewer = 8,      ///< Checkpoints omit the option if it has its default, as older checkpoints do.
+  kOfCall = 16,    ///< The value belongs to one start of the program; config.toml omits it.
 };
 
 /// An option of the trainer, bound to its field of one `Config`. The command line, its help and

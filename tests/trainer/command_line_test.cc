@@ -51,6 +51,19 @@ TEST(CommandLineTest, ModelDecidesDefaultsAndOptionsOverrideThem) {
   EXPECT_EQ(changed.lr, 0.5f);
 }
 
+TEST(CommandLineTest, EpochsReplaceTheStepsOfTheModel) {
+  const CommandLine line = parse({"--data", "d", "--model", "gpt", "--epochs", "1"});
+  EXPECT_EQ(total_steps(line.config, 32, 2), 1u);
+  EXPECT_THAT(line.settings, testing::Contains(Setting{"epochs", "1"}));
+  EXPECT_THAT(line.settings,
+              testing::Not(testing::Contains(testing::Field(&Setting::option, "steps"))));
+  EXPECT_THAT(parse({"--data", "d", "--model", "gpt"}).settings,
+              testing::Not(testing::Contains(testing::Field(&Setting::option, "epochs"))));
+  EXPECT_EQ(code_of({"--data", "d", "--model", "mlp", "--epochs", "3", "--steps", "9"},
+                    "--epochs 3 and --steps 9: only one of them can count"),
+            ErrorCode::kUsage);
+}
+
 TEST(CommandLineTest, ABatchMayFollowTheSpeedOfRanks) {
   for (const std::vector<const char*>& spelling :
        {std::vector<const char*>{"--batch", "auto"}, {"--batch=auto"}, {"--balance", "auto"}}) {

@@ -73,6 +73,8 @@ class Commands(unittest.TestCase):
         evaluation = self.evaluation(self.checkpoint)
         self.assertEqual(evaluation["eval_loss"], summary["eval_loss"])
         self.assertEqual(evaluation["eval_accuracy"], summary["eval_accuracy"])
+        self.on_run("evaluate", self.checkpoint)
+        self.assertEqual(json.loads(self.summary.read_text()), summary)
 
     def test_generate_continues_the_prompt(self):
         text = self.on_run("generate", self.checkpoint)

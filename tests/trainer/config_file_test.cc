@@ -107,6 +107,39 @@ TEST_F(ConfigFileTest, SettingsBecomeTheSameJobAgain) {
   EXPECT_EQ(to_toml(second.settings), to_toml(first.settings));
 }
 
+TEST_F(ConfigFileTest, EpochsOfTheCommandLineReplaceTheStepsOfTheFile) {
+  const std::string steps = "data = 'd'\nsteps = 70\n", epochs = "data = 'd'\nepochs = 3\n";
+  EXPECT_FALSE(parse_file(steps, {"--epochs", "1"}).config.steps);
+  EXPECT_FALSE(parse_file(epochs).config.steps);
+  EXPECT_EQ(parse_file(epochs, {"--steps", "9"}).config.steps, 9u);
+  EXPECT_THAT(error_of(steps + "epochs = 3\n"), HasSubstr("--epochs 3 and --steps 70: only one"));
+  EXPECT_EQ(parse_file(steps + "epochs = 1\n").config.steps, 70u) << "as older programs wrote it";
+}
+
+TEST_F(ConfigFileTest, SettingsHoldNothingThatBelongsToOneCall) {
+  const CommandLine line = parse_file(
+      "data = 'd'\nprogress = 'lines'\n",
+      {"--json", "a", "--export", "b", "--run", "c", "--resume", "auto", "--stop-after", "7"});
+  for (const char* option : {"json", "export", "resume", "stop-after", "progress"}) {
+    EXPECT_THAT(line.settings, Not(Contains(testing::Field(&Setting::option, option))));
+  }
+  EXPECT_THAT(line.settings, Contains(Setting{"run", "c"}));
+}
+
+TEST_F(ConfigFileTest, TextsThatLookLikeNumbersStayAsTheyAre) {
+  const std::vector<std::string> arguments = {
+      "--run",       "2024.10", "--prompt", "007",
+      "--tokenizer", "1e3",     "--seed",   "18446744073709551615"};
+  const Config config =
+      parse_file(to_toml(parse_file("data = '1.50'\n", arguments).settings)).config;
+  EXPECT_EQ(config.run, "2024.10");
+  EXPECT_EQ(config.prompt, "007");
+  EXPECT_EQ(config.tokenizer, "1e3");
+  EXPECT_EQ(config.data, "1.50");
+  EXPECT_EQ(config.seed, 18446744073709551615u);
+  EXPECT_EQ(to_toml({{"lr", "3e-4"}, {"steps", "70"}}), "lr = 0.0003\nsteps = 70\n");
+}
+
 TEST_F(ConfigFileTest, SettingsHoldDefaultsOfTheModelAndNothingOfThisRank) {
   const CommandLine line =
       parse_file("data = 'd'\nmodel = 'lenet'\nfusion-bytes = '1M'\n", {"--node-id", "here"});

@@ -135,6 +135,37 @@ void require_read(const CLI::App& app, const Config& c, const Catalog& catalog) 
   }
 }
 
+/// Lets --epochs or --steps count: what the command line has, or else the file, or else the steps
+/// that are the model's default. Errors: UsageError if both are given in one place.
+void choose_length(const CLI::App& app, Config& config) {
+  const auto place_of = [&](const std::string& name) {
+    if (app.count(name) == 0) return 0;
+    return in_config_file(app, name) == name ? 2 : 1;
+  };
+  const int epochs = place_of("--epochs"), steps = place_of("--steps");
+  // Older programs wrote both into config.toml; those epochs have the default.
+  const bool is_default =
+      std::to_string(config.epochs) == app.get_option("--epochs")->get_default_str();
+  if (epochs > 0 && epochs == steps && !(epochs == 1 && is_default)) {
+    throw UsageError(fmt::format("--epochs {} and --steps {}: only one of them can count",
+                                 config.epochs, *config.steps));
+  }
+  if (epochs > steps) config.steps.reset();
+}
+
+/// The settings from which config.toml makes this job again.
+std::vector<Setting> lasting_settings(const CLI::App& app, Config& config) {
+  std::vector<Setting> settings = settings_of(app);
+  for (const ConfigOption& option : options_of(config)) {
+    const bool counts = option.name == "--epochs"  ? !config.steps
+                        : option.name == "--steps" ? config.steps.has_value()
+                                                   : (option.traits & kOfCall) == 0;
+    if (counts) continue;
+    std::erase_if(settings, [&](const Setting& each) { return "--" + each.option == option.name; });
+  }
+  return settings;
+}
+
 /// Returns the arguments, with "--batch auto" replaced by "--balance auto".
 std::vector<const char*> with_balance(int argc, const char* const* argv) {
   std::vector<const char*> arguments(argv, argv + argc);
@@ -177,10 +208,11 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Catalog&
     add_config_option(app);
     naming_config_file(app, [&] {
       app.parse(static_cast<int>(arguments.size()), arguments.data());
+      choose_length(app, config);
       validate(config, catalog);
       require_read(app, config, catalog);
     });
-    result.settings = settings_of(app);
+    result.settings = lasting_settings(app, config);
   } catch (const CLI::CallForHelp&) {
     result.text = app.help();
     return result;

@@ -7,8 +7,10 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string_view>
+#include <variant>
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -120,6 +122,22 @@ bool parse_whole(const std::string& text, Number& number) {
   return error == std::errc() && rest == end;
 }
 
+/// Returns `text` as a number in TOML; empty if `field` is no number or TOML does not have this
+/// one.
+std::optional<std::string> number_text(const ConfigOption::Field& field, const std::string& text) {
+  const bool is_real = std::holds_alternative<float*>(field) ||
+                       std::holds_alternative<double*>(field) ||
+                       std::holds_alternative<std::optional<double>*>(field);
+  const bool is_text = std::holds_alternative<std::string*>(field) ||
+                       std::holds_alternative<std::filesystem::path*>(field);
+  std::int64_t whole = 0;
+  double number = 0.0;
+  if (!is_text && parse_whole(text, whole)) return fmt::format("{}", whole);
+  // The shortest text that reads back exactly.
+  if (is_real && parse_whole(text, number)) return fmt::format("{}", number);
+  return std::nullopt;
+}
+
 }  // namespace
 
 void add_config_option(CLI::App& app) {
@@ -162,17 +180,18 @@ std::vector<Setting> settings_of(const Options& options) {
 }
 
 std::string to_toml(const std::vector<Setting>& settings) {
+  Config config;
+  std::map<std::string, ConfigOption::Field> fields;
+  for (const ConfigOption& option : options_of(config)) fields[option.name] = option.field;
   std::ostringstream text;
   for (const auto& [name, value] : settings) {
     text << name << " = ";
-    std::int64_t whole = 0;
-    double number = 0.0;
-    if (parse_whole(value, whole)) {
-      text << whole;
-    } else if (parse_whole(value, number)) {
-      text << fmt::format("{}", number);  // the shortest text that reads back exactly
+    const auto field = fields.find("--" + name);
+    if (const auto number =
+            field == fields.end() ? std::nullopt : number_text(field->second, value)) {
+      text << *number;
     } else {
-      text << toml::value<std::string>(value);
+      text << toml::value<std::string>(value);  // a text that looks like a number, too
     }
     text << '\n';
   }
