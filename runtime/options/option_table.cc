@@ -160,6 +160,7 @@ void set_option(const OptionEntry& entry, Options& options, std::string_view sou
                 const std::string& text) {
   try {
     entry.set(options, text);
+    options.given.insert(entry.name);
   } catch (const KoloError& error) {
     throw KoloError(
         {.code = error.error().code, .what = fmt::format("{}: {}", source, error.error().what)});
@@ -167,9 +168,11 @@ void set_option(const OptionEntry& entry, Options& options, std::string_view sou
 }
 
 Options validated(Options options) {
+  const std::set<std::string> given = options.given;
   for (const OptionEntry& entry : option_table()) {
     set_option(entry, options, "options." + entry.name, entry.get(options));
   }
+  options.given = given;
   return options;
 }
 

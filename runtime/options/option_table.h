@@ -29,8 +29,8 @@ struct OptionEntry {
 /// Returns all options, in the order of `Options`. Only this table lists their names.
 const std::vector<OptionEntry>& option_table();
 
-/// Sets one option. Errors begin with `source`, the name that the user used: "--fusion-bytes",
-/// "KOLO_FUSION_BYTES" or "options.fusion_bytes".
+/// Sets one option, which is `Options::given` from then on. Errors begin with `source`, the name
+/// that the user used: "--fusion-bytes", "KOLO_FUSION_BYTES" or "options.fusion_bytes".
 void set_option(const OptionEntry& entry, Options& options, std::string_view source,
                 const std::string& text);
 

@@ -33,7 +33,8 @@ Options options_from_environment(Options options) {
   options = validated(std::move(options));
   for (const OptionEntry& entry : option_table()) {
     const char* value = std::getenv(entry.variable().c_str());
-    if (!value || entry.get(options) != entry.get(defaults)) continue;
+    const bool is_set = options.given.contains(entry.name);
+    if (!value || is_set || entry.get(options) != entry.get(defaults)) continue;
     set_option(entry, options, entry.variable(), value);
   }
   return options;

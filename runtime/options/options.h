@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "comm/base/dtype.h"
@@ -104,12 +105,17 @@ struct Options {
   /// the compute threads of the node's ranks (OMP_NUM_THREADS each) and one more thread per rank.
   int reduce_threads = kAutoThreads;
 
+  /// Names of the fields that a flag, a file or a C program has set: no variable replaces these,
+  /// also where they have their defaults. `set_option` adds to them.
+  std::set<std::string> given = {};
+
 #if __cplusplus >= 202002L
   friend bool operator==(const Options&, const Options&) = default;
 #endif
 };
 
-/// Returns `options` after KOLO_* variables have replaced the fields that have their defaults.
+/// Returns `options` after KOLO_* variables have replaced the fields that have their defaults and
+/// are not `given`.
 /// Errors: UsageError for an unknown choice, KoloError(kConfig) for a value that is malformed or
 ///         out of range. Both name the field or variable, the value and the allowed values.
 Options options_from_environment(Options options);

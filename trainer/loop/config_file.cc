@@ -172,7 +172,8 @@ std::vector<Setting> settings_of(const Options& options) {
   std::vector<Setting> settings;
   for (const OptionEntry& entry : option_table()) {
     const std::string value = entry.get(options);
-    if (entry.job_wide && value != entry.get(Options{})) {
+    const bool is_given = options.given.contains(entry.name);
+    if (entry.job_wide && (is_given || value != entry.get(Options{}))) {
       settings.push_back({entry.flag().substr(2), value});
     }
   }

@@ -146,6 +146,17 @@ TEST(OptionsFromEnvironment, LeavesAloneWhatTheProgramHasSet) {
   EXPECT_EQ(options_from_environment({.fusion_bytes = 1}).fusion_bytes, 1u);
 }
 
+// Flags and the settings of a C program are set by `set_option`.
+TEST(OptionsFromEnvironment, LeavesAloneWhatWasSetToTheDefault) {
+  for (const OptionEntry& entry : option_table()) {
+    const Variable variable(entry.variable(), other_values().at(entry.name));
+    Options options;
+    const std::string text = entry.get(options);
+    set_option(entry, options, entry.flag(), text);
+    EXPECT_EQ(entry.get(options_from_environment(options)), text) << entry.name;
+  }
+}
+
 TEST(OptionTable, SizesCanBeLeftToTheModel) {
   for (const OptionEntry& entry : option_table()) {
     if (entry.name != "fusion_bytes" && entry.name != "chunk_bytes") continue;
