@@ -283,6 +283,11 @@ TEST(CorpusTest, ConcatenatesTextFilesInTheOrderOfTheirPaths) {
   directory.write(".git/config.txt", std::string("x"));
   directory.write("build/CMakeCache.txt", std::string("x"));
   directory.write("build/made.h", std::string("x"));
+  for (const char* outcome :
+       {"run/config.toml", "run/metrics.jsonl", "run/tokenizer/bytes.txt", "sweep/sweep.json",
+        "sweep/lr=1/log.txt", "tokens/tokens.json", "tokens/merges.txt"}) {
+    directory.write(outcome, std::string("x"));
+  }
   const auto corpus = Corpus(directory.path());
   EXPECT_EQ(std::string(corpus.bytes().begin(), corpus.bytes().end()), "1234");
 }

@@ -12,6 +12,9 @@ struct Setting {
   friend bool operator==(const Setting&, const Setting&) = default;
 };
 
+/// The setting of a hash of the text that a job reads; older checkpoints lack it.
+inline constexpr const char* kTextSetting = "the text of --data";
+
 /// The model and options that identify the job of a checkpoint.
 struct JobIdentity {
   std::string model;

@@ -19,9 +19,11 @@
 namespace kolo::trainer {
 namespace {
 
+constexpr const char* kNotSet = "not set";
+
 std::string value_in(const JobIdentity& job, std::string_view option) {
   const auto found = std::ranges::find(job.settings, option, &Setting::option);
-  return found == job.settings.end() ? "not set" : found->value;
+  return found == job.settings.end() ? kNotSet : found->value;
 }
 
 using ManifestJson = nlohmann::ordered_json;
@@ -84,6 +86,7 @@ std::string describe_other_job(const JobIdentity& saved, const JobIdentity& curr
     for (const Setting& setting : job->settings) {
       const std::string now = value_in(current, setting.option);
       const std::string then = value_in(saved, setting.option);
+      if (setting.option == kTextSetting && then == kNotSet) continue;
       if (now != then) return fmt::format("{} is {}, and was {}", setting.option, now, then);
     }
   }

@@ -23,7 +23,13 @@ namespace fs = std::filesystem;
 
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
-bool is_build_tree(const fs::path& directory) { return fs::exists(directory / "CMakeCache.txt"); }
+/// Whether a directory holds no texts of its own, but what a program made: a build tree, tokens, a
+/// sweep or a run.
+bool is_made(const fs::path& directory) {
+  const auto has = [&](const char* name) { return fs::exists(directory / name); };
+  return has("CMakeCache.txt") || has("tokens.json") || has("sweep.json") ||
+         (has("config.toml") && has("metrics.jsonl"));
+}
 
 bool is_text(const fs::path& file) {
   constexpr std::array<std::string_view, 6> kExtensions = {".md", ".txt", ".h",
@@ -38,7 +44,7 @@ std::vector<fs::path> text_files(const fs::path& directory) {
        entry != fs::recursive_directory_iterator(); ++entry) {
     const fs::path& path = entry->path();
     if (entry->is_directory()) {
-      if (is_hidden(path) || is_build_tree(path)) entry.disable_recursion_pending();
+      if (is_hidden(path) || is_made(path)) entry.disable_recursion_pending();
     } else if (entry->is_regular_file() && !is_hidden(path) && is_text(path)) {
       files.push_back(path);
     }

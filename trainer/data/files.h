@@ -74,7 +74,7 @@ std::string read_text(const std::filesystem::path& file);
 /// The bytes of a text: one mapped file, or the text files below a directory, concatenated.
 ///
 /// Of a directory it takes *.md, *.txt, *.h, *.cc, *.py and *.sh, ordered by path.
-/// Hidden files and directories, and build trees (with a CMakeCache.txt), are skipped.
+/// Hidden files and directories, build trees, tokens, and folders of runs and sweeps are skipped.
 class Corpus {
  public:
   /// Errors: KoloError(kData) naming a file that cannot be read, or a directory without text.

@@ -143,6 +143,7 @@ JobIdentity job_identity(const Config& config, const Runtime& runtime, const Tas
     add("what --compression sends sparsely", sent);
   }
   add("--data", fmt::format("{} training samples", samples));
+  if (task.data.text_hash != 0) add(kTextSetting, fmt::format("{:016x}", task.data.text_hash));
   if (!task.data.text_files.empty()) {
     add("vocabulary", fmt::format("{:016x}", task.data.text_files.hash()));
   }
@@ -153,6 +154,7 @@ void require_same_job(const Config& config, Runtime& runtime, const Task& task) 
   require_equal(runtime, common_settings(config));
   require_equal(runtime, "the numbers of training samples", task.data.train->size());
   require_equal(runtime, "the numbers of held-out samples", task.data.held_out->size());
+  require_equal(runtime, "the texts of --data", task.data.text_hash);
   require_equal(runtime, "the vocabularies", task.data.text_files.hash());
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include "trainer/config.h"
 #include "trainer/data/dataset.h"
@@ -119,6 +120,10 @@ std::unique_ptr<Dataset> make_windows(const Config& config, std::vector<TokenArr
   return std::make_unique<MarkedWindows>(std::move(windows), *texts);
 }
 
+std::uint64_t hash_of(std::span<const std::uint8_t> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
 DataSplit load_tokens(const Config& config) {
   const fs::path& folder = config.data;
   const bool is_raw = !is_there(folder / TokenFolder::kFileName);
@@ -130,6 +135,7 @@ DataSplit load_tokens(const Config& config) {
   }
   std::vector<TokenArray> train;
   std::vector<TokenArray> held_out;
+  std::uint64_t hash = 0;
   if (is_raw) {
     train.push_back(map_raw(folder / kRawTrain));
     held_out.push_back(map_raw(folder / kRawHeldOut));
@@ -143,6 +149,8 @@ DataSplit load_tokens(const Config& config) {
                        fmt::format("a vocabulary of {}, and the tokenizer has {}", known.vocabulary,
                                    tokenizer->size()));
     }
+    const MappedFile sums(folder / TokenFolder::kFileName);
+    hash = hash_of(sums.bytes());
     for (const auto& shard : known.train) train.push_back(map_shard(folder, shard, known.width));
     for (const auto& shard : known.held_out) {
       held_out.push_back(map_shard(folder, shard, known.width));
@@ -158,6 +166,7 @@ DataSplit load_tokens(const Config& config) {
       .held_out = make_windows(config, std::move(held_out), *tokenizer, texts.get(), "held-out"),
       .vocabulary = texts,
       .tokenizer = tokenizer,
+      .text_hash = hash,
       .text_files = tokenizer->files()};
 }
 
@@ -192,6 +201,7 @@ DataSplit load_text(const Config& config) {
   return {.train = part(0, boundary),
           .held_out = part(boundary, size),
           .tokenizer = tokenizer,
+          .text_hash = hash_of(corpus->bytes()),
           .text_files = tokenizer->files()};
 }
 

@@ -132,5 +132,12 @@ TEST(JobIdentityTest, NamesTheSettingThatDiffers) {
   EXPECT_EQ(describe_other_job({"gpt", {}}, saved), "--lr is 1, and was not set");
 }
 
+TEST(JobIdentityTest, OlderCheckpointsAreOfAnyText) {
+  const JobIdentity old{"gpt", {}}, other{"gpt", {{kTextSetting, "7"}}};
+  EXPECT_EQ(describe_other_job(old, other), "");
+  EXPECT_EQ(describe_other_job({"gpt", {{kTextSetting, "8"}}}, other),
+            "the text of --data is 7, and was 8");
+}
+
 }  // namespace
 }  // namespace kolo::trainer
