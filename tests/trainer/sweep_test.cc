@@ -81,7 +81,8 @@ TEST_F(ChildProcessesTest, AProgramThatIsNotThereIsNamed) {
 }
 
 // A program of a few lines replaces kolo-train. Its held-out loss is the value of --x, and it fails
-// for x = 9. It takes 8 steps, or the number in --stop-after.
+// for x = 9. It takes 8 steps, or the number in --stop-after, at which it saves and does
+// not stop twice.
 class SweepTest : public testing::Test {
  protected:
   SweepOptions options() const {
@@ -112,6 +113,7 @@ class SweepTest : public testing::Test {
       shift 2
     done
     [ $x = 9 ] && exit 79
+    [ $steps = 8 ] || mkdir $run/step-0000000$steps || exit 78
     echo "{\"step\":$steps,\"train_loss\":0.5}" >> $run/metrics.jsonl
     echo "{\"step\":$steps,\"eval_loss\":$x,\"eval_accuracy\":0.25}" >> $run/metrics.jsonl
   )";
@@ -140,6 +142,7 @@ TEST_F(SweepTest, HalvingGivesTheBetterHalfTwiceTheSteps) {
   std::vector<std::size_t> steps;
   for (const SweepResult& result : results) steps.push_back(result.steps);
   EXPECT_THAT(steps, ElementsAre(8u, 4u, 2u, 0u));
+  EXPECT_EQ(to_json(run(sweep)), to_json(results)) << "what has been done is not done again";
 }
 
 }  // namespace

@@ -77,12 +77,23 @@ Opened open(Runtime& runtime, const std::filesystem::path& checkpoint) {
 Opened open_newest(Runtime& runtime, const RunFolder& folder) {
   std::vector<std::uint64_t> steps;
   if (runtime.rank() == 0) steps = folder.steps();
+  std::string newest;  // the newest checkpoint, and why it cannot be read
   for (std::size_t i = 0;; ++i) {
     const auto step =
         step_of_rank_0(runtime, i < steps.size() ? std::optional(steps[i]) : std::nullopt);
-    if (!step) return {};
+    if (!step && i == 0) return {};
+    if (!step) {
+      throw_data_error(folder.path(),
+                       fmt::format("none of its checkpoints can be read; the newest is of step {}; "
+                                   "put a whole one back, or name another --run",
+                                   newest));
+    }
     Opened opened = open(runtime, folder.checkpoint(*step));
     if (opened.saved != nullptr) return opened;
+    if (i == 0) {
+      newest = fmt::format("{}: {}", *step,
+                           opened.trouble.empty() ? "another rank cannot read it" : opened.trouble);
+    }
     if (!opened.trouble.empty()) {
       log::warn(
           fmt::format("{} is passed over: {}", folder.checkpoint(*step).string(), opened.trouble));

@@ -162,6 +162,13 @@ class Training final : private Stateful {
                       "--epochs",
                       checkpoint->string(), step_, total_steps_));
     }
+    if (step_ < total_steps_ && step_ >= config_.stop_after.value_or(total_steps_) &&
+        !has_reached_target()) {
+      throw_config_error(
+          fmt::format("--stop-after {}: {} is of step {} already: name a later step, or leave the "
+                      "option out to train to the end",
+                      *config_.stop_after, checkpoint->string(), step_));
+    }
     note(fmt::format("resumed at step {} from {}", step_, checkpoint->string()));
   }
 

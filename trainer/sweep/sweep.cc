@@ -22,6 +22,7 @@
 #include "comm/base/error.h"
 #include "comm/base/output_file.h"
 #include "runtime/tools/command_line.h"
+#include "trainer/checkpoint/run_folder.h"
 #include "trainer/checkpoint/safetensors.h"
 
 namespace kolo::trainer {
@@ -285,13 +286,21 @@ std::vector<SweepResult> run_sweep(const SweepOptions& options, std::FILE* out) 
     const std::size_t last_step =
         is_last ? 0 : std::max<std::size_t>(options.steps >> (options.rounds - 1 - round), 1);
     std::vector<ChildProcess> processes;
+    std::vector<std::size_t> indices;  // of the results of these processes
     for (std::size_t i = 0; i < runs; ++i) {
+      const std::filesystem::path folder = folder_of(options, results[i].combination);
+      const std::vector<std::uint64_t> steps = RunFolder(folder).steps();
+      if (last_step > 0 && !steps.empty() && steps.front() >= last_step) {
+        read_numbers(folder, results[i]);  // an earlier sweep has taken these steps
+        continue;
+      }
       processes.push_back(process_of(options, results[i].combination, last_step));
+      indices.push_back(i);
     }
     fmt::print(out, "round {} of {}: {} runs{}\n", round + 1, options.rounds, runs,
                last_step > 0 ? fmt::format(" to step {}", last_step) : "");
     run_all(processes, options.at_once, [&](std::size_t index, int status) {
-      SweepResult& result = results[index];
+      SweepResult& result = results[indices[index]];
       result.status = status;
       read_numbers(folder_of(options, result.combination), result);
       const std::string outcome =

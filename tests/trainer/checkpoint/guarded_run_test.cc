@@ -8,10 +8,13 @@
 
 #include "comm/base/error.h"
 #include "tests/trainer/checkpoint/resumable_job.h"
+#include "trainer/checkpoint/run_folder.h"
 
 namespace kolo::trainer {
 namespace {
 
+using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 class GuardedRunTest : public testing::Test {
@@ -25,6 +28,37 @@ class GuardedRunTest : public testing::Test {
 
   TemporaryDirectory directory_;
 };
+
+TEST_F(GuardedRunTest, CheckpointsOfWhichNoneCanBeReadAreAnError) {
+  const Config config = job();
+  train_until(2, 2, config);
+  train_until(2, 2, config);
+  const RunFolder folder(config.run);
+  ASSERT_THAT(folder.steps(), ElementsAre(6u, 3u));
+  std::filesystem::remove(folder.checkpoint(6) / "rank-00001.safetensors");
+  std::filesystem::remove(folder.checkpoint(3) / "manifest.json");
+  EXPECT_THAT(
+      error_of_job(2, config, ErrorCode::kData),
+      AllOf(HasSubstr("run: none of its checkpoints can be read; the newest is of step 6: "),
+            HasSubstr("name another --run")));
+  EXPECT_THAT(folder.steps(), ElementsAre(6u, 3u));
+}
+
+TEST_F(GuardedRunTest, AStepToStopAtThatIsReachedIsAnError) {
+  Config config = job();
+  const auto run = [&] {
+    return run_ranks_until([](int) { return false; }, 2, [&](int) { return config; })[1];
+  };
+  config.stop_after = 5;
+  EXPECT_FALSE(run());
+  EXPECT_THAT(error_of([&] { run(); }, ErrorCode::kConfig),
+              AllOf(HasSubstr("--stop-after 5: "), HasSubstr("is of step 5 already")));
+  config.stop_after = 6;
+  EXPECT_FALSE(run());
+  config.stop_after = kSteps;
+  EXPECT_TRUE(run());
+  EXPECT_TRUE(run()) << "a run that has ended stays ended";
+}
 
 TEST_F(GuardedRunTest, AnotherTextOfEqualLengthIsAnotherJob) {
   const Config config = job("gpt");
