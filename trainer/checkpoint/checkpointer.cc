@@ -21,13 +21,14 @@ namespace {
 /// Interval at which a rank polls its writer thread at the end of training.
 constexpr std::chrono::milliseconds kPatience{2};
 
-/// Returns why rank 0 cannot write to the folder; empty if it can.
-std::string prepare(const RunFolder& folder) {
+/// Returns why rank 0 cannot write to the folder; empty if it can. Then `lock` keeps others out.
+std::string prepare(const RunFolder& folder, RunLock& lock) {
   try {
     std::error_code error;
     std::filesystem::create_directories(folder.path(), error);
     if (error) return "cannot create " + folder.path().string() + ": " + error.message();
     expect_writable((folder.path() / ".writable").string());
+    lock = RunLock(folder);
     folder.clear();
     return {};
   } catch (const KoloError& error) {
@@ -35,9 +36,9 @@ std::string prepare(const RunFolder& folder) {
   }
 }
 
-void require_writable(Runtime& runtime, const RunFolder& folder) {
+void require_writable(Runtime& runtime, const RunFolder& folder, RunLock& lock) {
   std::string why;
-  if (runtime.rank() == 0) why = prepare(folder);
+  if (runtime.rank() == 0) why = prepare(folder, lock);
   std::int64_t fails = why.empty() ? 0 : 1;
   runtime.broadcast("the run's folder", {&fails, 1, DType::kInt64}, 0).wait();
   if (fails == 0) return;
@@ -131,12 +132,11 @@ Checkpointer::Checkpointer(Runtime& runtime, Options options, Stateful& state)
       keep_(options.keep),
       job_(std::move(options.job)),
       every_(options.every),
-      resumed_step_(options.resumed_step),
       wants_stop_(std::move(options.wants_stop)),
       state_(state),
       all_(static_cast<std::size_t>(runtime.world_size())),
       snapshot_(runtime.rank(), runtime.world_size()) {
-  require_writable(runtime, folder_);
+  require_writable(runtime, folder_, lock_);
 }
 
 void Checkpointer::begin(std::uint64_t step, std::optional<double> eval_loss) {
@@ -273,7 +273,7 @@ bool Checkpointer::after_step(std::uint64_t step, std::optional<double> eval_los
 
 bool Checkpointer::save_last(std::uint64_t step, std::optional<double> eval_loss) {
   finish();
-  if (step == resumed_step_ || step == completed_step_) return true;
+  if (step == completed_step_) return true;
   begin(step, eval_loss);
   finish();
   return completed_step_ == step;

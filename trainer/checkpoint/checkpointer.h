@@ -42,18 +42,20 @@ class Checkpointer {
     std::size_t keep = 3;          ///< Number of newest checkpoints to keep, at least 1.
     JobIdentity job;
     std::size_t every = 0;  ///< Steps between checkpoints; 0: one at the end or when asked to stop.
-    /// Step of the checkpoint in `folder` from which the run resumes; it is not saved again. Empty
-    /// if the run does not resume, or resumes from another folder.
-    std::optional<std::uint64_t> resumed_step = std::nullopt;
     /// Returns whether this rank is asked to stop; called once per step.
     std::function<bool()> wants_stop = [] { return false; };
   };
 
-  /// Creates the folder and removes unfinished checkpoints of earlier jobs. `state` outlives this
-  /// object. Errors: KoloError(kIo) on every rank if rank 0 cannot write to the folder.
+  /// Creates the folder, keeps other jobs out of it, and removes unfinished checkpoints of earlier
+  /// ones. `state` outlives this object. Errors: KoloError(kIo) on every rank if rank 0 cannot
+  /// write to the folder or another job has it.
   Checkpointer(Runtime& runtime, Options options, Stateful& state);
   /// Blocks until this rank's writer thread has ended.
   ~Checkpointer() = default;
+
+  /// Call before the first step if `folder` has the checkpoint of `step`, from which the run
+  /// resumes: it is not saved again.
+  void resumed_at(std::uint64_t step) { completed_step_ = step; }
 
   /// Call after each step, with the held-out loss if it has just been evaluated. Begins a
   /// checkpoint if one is due, unless another one is still being written. Returns true on all ranks
@@ -98,10 +100,10 @@ class Checkpointer {
 
   Runtime& runtime_;
   const RunFolder folder_;
+  RunLock lock_;  // of rank 0
   const std::size_t keep_;
   const JobIdentity job_;
   const std::size_t every_;
-  const std::optional<std::uint64_t> resumed_step_;
   const std::function<bool()> wants_stop_;
   Stateful& state_;
   // Reports are sent after one step and read after the next, so no rank waits for the exchange.
@@ -111,7 +113,7 @@ class Checkpointer {
 
   std::optional<std::uint64_t> step_;  // step of the checkpoint in progress
   std::optional<double> eval_loss_;
-  std::optional<std::uint64_t> completed_step_;  // step of the newest checkpoint completed here
+  std::optional<std::uint64_t> completed_step_;  // step of the newest complete checkpoint
   Phase phase_ = Phase::kIdle;
   FileSum sum_;
   Snapshot snapshot_;

@@ -1,7 +1,14 @@
 #include "trainer/checkpoint/run_folder.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <fstream>
 #include <limits>
 #include <span>
 #include <stdexcept>
@@ -13,6 +20,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/base/error.h"
+#include "comm/base/log.h"
 #include "trainer/data/files.h"
 #include "trainer/errors.h"
 
@@ -49,6 +57,7 @@ Manifest manifest_from(const ManifestJson& json) {
 
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kPartial = ".partial";
+constexpr std::string_view kReplaced = ".old.partial";
 
 template <typename Call>
 void with_io_errors(const std::string& verb, const std::filesystem::path& path, Call&& call) {
@@ -166,7 +175,13 @@ std::vector<std::uint64_t> RunFolder::steps() const {
 void RunFolder::clear() const {
   for (const std::filesystem::path& path : list(path_)) {
     const std::string name = path.filename().string();
-    if (name.starts_with(kPrefix) && name.ends_with(kPartial)) remove_folder(path);
+    if (!name.starts_with(kPrefix) || !name.ends_with(kPartial)) continue;
+    const std::filesystem::path complete = path_ / name.substr(0, name.find('.'));
+    if (name.ends_with(kReplaced) && !is_there(complete) && is_there(path / Manifest::kFileName)) {
+      rename_durably(path, complete);
+    } else {
+      remove_folder(path);
+    }
   }
 }
 
@@ -199,7 +214,7 @@ void RunFolder::publish(const Manifest& manifest) const {
   sync_folder(folder);
 
   const std::filesystem::path complete = checkpoint(manifest.step);
-  const std::filesystem::path replaced = path_ / (complete.filename().string() + ".old.partial");
+  const std::filesystem::path replaced = checkpoint(manifest.step) += kReplaced;
   const bool replaces = std::filesystem::exists(complete);
   if (replaces) rename_durably(complete, replaced);
   rename_durably(folder, complete);
@@ -230,6 +245,33 @@ void RunFolder::prune(std::uint64_t newest, std::size_t keep) const {
 void RunFolder::remove(std::uint64_t step) const {
   rename_durably(checkpoint(step), partial(step));  // so that it no longer looks complete
   remove_partial(step);
+}
+
+RunLock::RunLock(const RunFolder& folder) {
+  const std::filesystem::path path = folder.path() / ".lock";
+  // NFS locks only what is open for writing. Elsewhere that would keep the file system from being
+  // mounted read-only.
+  for (const int access : {O_RDONLY, O_RDWR}) {
+    file_ = FileDescriptor(::open(path.c_str(), access | O_CREAT | O_CLOEXEC, 0666));
+    if (!file_) throw_io_error("write", path, std::strerror(errno));
+    if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) {
+      char host[256] = "";
+      ::gethostname(host, sizeof host - 1);
+      std::ofstream(path) << fmt::format("process {} of {}\n", ::getpid(), host);  // for messages
+      return;
+    }
+    if (errno != EBADF) break;
+  }
+  if (errno == EWOULDBLOCK) {
+    std::string owner;
+    std::getline(std::ifstream(path), owner);
+    throw KoloError({.code = ErrorCode::kIo,
+                     .what = fmt::format("{}: another job has this folder: {}; let it end, or name "
+                                         "another --run",
+                                         path.string(), owner)});
+  }
+  log::warn(fmt::format("{}: nothing keeps a second job out of this folder: {}", path.string(),
+                        std::strerror(errno)));
 }
 
 std::optional<std::uint64_t> step_of(const std::filesystem::path& checkpoint) {

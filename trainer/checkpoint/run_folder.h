@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/base/unique_handle.h"
 #include "trainer/checkpoint/job_identity.h"
 #include "trainer/checkpoint/safetensors.h"
 
@@ -57,7 +58,8 @@ class RunFolder {
   /// The steps of the completed checkpoints, newest first. Empty if the folder does not exist.
   std::vector<std::uint64_t> steps() const;
 
-  /// Removes checkpoints that earlier jobs left unfinished.
+  /// Removes checkpoints that earlier jobs left unfinished, and puts back one that a job was killed
+  /// while replacing.
   void clear() const;
   void create_partial(std::uint64_t step) const;
   void remove_partial(std::uint64_t step) const;
@@ -75,6 +77,19 @@ class RunFolder {
   void remove(std::uint64_t step) const;
 
   std::filesystem::path path_;
+};
+
+/// Keeps other jobs out of a run's folder while it lives, by a lock of the file ".lock" there,
+/// which names host and process. The system drops the lock of a process that is killed.
+class RunLock {
+ public:
+  RunLock() = default;  ///< Locks nothing.
+  /// Where the file system has no locks, it logs a warning and locks nothing. Errors:
+  /// KoloError(kIo) naming host and process of the job that has the folder.
+  explicit RunLock(const RunFolder& folder);
+
+ private:
+  FileDescriptor file_;
 };
 
 /// The step in the name of a checkpoint's folder; empty for any other name.

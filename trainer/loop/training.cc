@@ -56,8 +56,8 @@ class Training final : private Stateful {
 
   std::optional<Summary> run(const std::function<bool()>& wants_stop) {
     require_resumable(config_, runtime_);
+    if (!config_.run.empty()) begin_checkpoints(wants_stop);  // first, because it locks the folder
     if (has_checkpoints(config_)) resume_from_checkpoint();
-    if (!config_.run.empty()) begin_checkpoints(wants_stop);
     begin_ = StepClock::now();
     for (TrainingListener* listener : listeners_) listener->begin(step_);
     if (!balance_.is_even()) deal_out_samples();
@@ -155,7 +155,9 @@ class Training final : private Stateful {
     if (!checkpoint) return;
     first_step_ = step_;
     const std::filesystem::path in_run = RunFolder(config_.run).checkpoint(step_);
-    if (checkpoint->lexically_normal() == in_run.lexically_normal()) resumed_step_ = step_;
+    if (checkpoint->lexically_normal() == in_run.lexically_normal()) {
+      checkpoints_->resumed_at(step_);
+    }
     if (step_ > total_steps_ || (step_ == total_steps_ && !new_eval_loss())) {
       throw_config_error(
           fmt::format("{}: it is of step {}, and this job ends at step {}: name more by --steps or "
@@ -178,7 +180,6 @@ class Training final : private Stateful {
                                                .keep = config_.keep,
                                                .job = job_,
                                                .every = config_.checkpoint_every,
-                                               .resumed_step = resumed_step_,
                                                .wants_stop = wants_stop},
                          static_cast<Stateful&>(*this));
   }
@@ -315,9 +316,8 @@ class Training final : private Stateful {
   Balance balance_;
   StepClock::time_point begin_;
   std::uint64_t step_ = 0;
-  std::uint64_t first_step_ = 0;               // steps taken before this job resumed
-  std::optional<std::uint64_t> resumed_step_;  // set if the checkpoint is of this run
-  double seconds_before_ = 0.0;                // training time of these steps, in seconds
+  std::uint64_t first_step_ = 0;  // steps taken before this job resumed
+  double seconds_before_ = 0.0;   // training time of these steps, in seconds
   std::uint64_t skipped_steps_ = 0;
   float lr_ = 0.0f;
   double gradient_norm_ = 0.0;

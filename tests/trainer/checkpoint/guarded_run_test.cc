@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <string>
@@ -79,6 +80,21 @@ TEST_F(GuardedRunTest, AnotherTextOfEqualLengthIsAnotherJob) {
                   },
                   ErrorCode::kMismatch),
               HasSubstr("the texts of --data of rank 1 differ from those of rank 0"));
+}
+
+TEST_F(GuardedRunTest, TwoJobsDoNotShareAFolder) {
+  const Config config = job();
+  std::string refusal;
+  run_ranks_until(
+      [&](int) {
+        if (refusal.empty()) refusal = error_of_job(1, config, ErrorCode::kIo);
+        return false;
+      },
+      1, [&](int) { return config; });
+  EXPECT_THAT(refusal, AllOf(HasSubstr("run/.lock: another job has this folder: process " +
+                                       std::to_string(::getpid()) + " of "),
+                             HasSubstr("name another --run")));
+  run_ranks(1, config);
 }
 
 }  // namespace

@@ -60,6 +60,17 @@ TEST_F(RunFolderTest, ClearsWhatWasLeftAndNothingElse) {
   EXPECT_THAT(names(), ElementsAre("notes.partial", "step-00000001"));
 }
 
+// A job that is killed while it replaces a checkpoint leaves both under other names.
+TEST_F(RunFolderTest, AReplacedCheckpointReturnsUnlessTheNewOneIsThere) {
+  publish(4, 0.5);
+  std::filesystem::rename(folder_.checkpoint(4), folder_.checkpoint(4) += ".old.partial");
+  folder_.create_partial(4);
+  directory_.write("run/step-00000005.old.partial/file", std::string("no checkpoint"));
+  folder_.clear();
+  EXPECT_THAT(names(), ElementsAre("step-00000004"));
+  EXPECT_EQ(read_manifest(folder_.checkpoint(4)).eval_loss, 0.5);
+}
+
 TEST_F(RunFolderTest, AManifestComesBackAsItWas) {
   const Manifest manifest{.step = 7,
                           .job = {"gpt", {{"--lr", "0.003"}, {"--seed", "1"}}},
