@@ -274,6 +274,10 @@ bool Checkpointer::after_step(std::uint64_t step, std::optional<double> eval_los
 bool Checkpointer::save_last(std::uint64_t step, std::optional<double> eval_loss) {
   finish();
   if (step == completed_step_) return true;
+  // If an earlier attempt at this step has failed, rank 0 has removed it before it takes part in
+  // this exchange, and no rank writes again before.
+  begin_exchange(false);
+  end_exchange();
   begin(step, eval_loss);
   finish();
   return completed_step_ == step;

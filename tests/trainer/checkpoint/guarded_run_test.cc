@@ -97,5 +97,32 @@ TEST_F(GuardedRunTest, TwoJobsDoNotShareAFolder) {
   run_ranks(1, config);
 }
 
+// Rank 0 removes the first attempt, which takes a moment, because a folder with many files is in
+// the place of rank 1's file.
+TEST_F(GuardedRunTest, ALastCheckpointIsTriedAgainWhenTheFailedOneIsGone) {
+  Config config = job();
+  config.checkpoint_every = kSteps;
+  const RunFolder folder(config.run);
+  std::size_t asked = 0;
+  testing::internal::CaptureStderr();
+  const auto summaries = run_ranks_until(
+      [&](int rank) {
+        if (rank == 0 && ++asked == kSteps - 1) {
+          const std::string name =
+              std::filesystem::relative(folder.partial(kSteps), directory_.path()).string();
+          for (int i = 0; i < 4000; ++i) {
+            directory_.write(name + "/" + rank_file_name(1) + "/" + std::to_string(i), Bytes{});
+          }
+        }
+        return false;
+      },
+      2, [&](int) { return config; });
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("the checkpoint of step 20 is lost"));
+  ASSERT_TRUE(summaries[1].has_value());
+  EXPECT_TRUE(summaries[1]->is_saved);
+  EXPECT_THAT(folder.steps(), ElementsAre(kSteps));
+}
+
 }  // namespace
 }  // namespace kolo::trainer
