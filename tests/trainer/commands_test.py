@@ -149,6 +149,7 @@ class Commands(unittest.TestCase):
         call(*options)
         self.assertEqual(json.loads((folder / "sweep.json").read_text()), results)
         self.assertIn("--run is what it gives each run", call(*options, "--run", "x", status=64))
+        self.assertIn("--run is what it gives each run", call(*options, "--vary", "run=x,y", status=64))
 
     def test_misuse(self):
         config = self.run_folder / "config.toml"

@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <functional>
 #include <string>
@@ -80,6 +84,26 @@ TEST_F(ChildProcessesTest, AProgramThatIsNotThereIsNamed) {
   }
 }
 
+// The pipe ends when the last writer has. A process that outlives its parent says so.
+TEST_F(ChildProcessesTest, TheyEndWithTheirParent) {
+  const auto pipe = (directory_.path() / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    run_all({shell("exec 9>" + pipe + "; echo begun >&9; sleep 2 9>&-; echo survived >&9")}, 1,
+            [](std::size_t, int) {});
+    ::_exit(0);
+  }
+  std::ifstream in(pipe);
+  std::string begun, survived;
+  in >> begun;
+  ::kill(parent, SIGKILL);
+  ::waitpid(parent, nullptr, 0);
+  in >> survived;
+  EXPECT_EQ(begun, "begun");
+  EXPECT_EQ(survived, "");
+}
+
 // A program of a few lines replaces kolo-train. Its held-out loss is the value of --x, and it fails
 // for x = 9. It takes 8 steps, or the number in --stop-after, at which it saves and does
 // not stop twice.
@@ -112,6 +136,7 @@ class SweepTest : public testing::Test {
       case $1 in --x) x=$2 ;; --run) run=$2 ;; --stop-after) steps=$2 ;; esac
       shift 2
     done
+    [ -e $run/../sweep.json ] || exit 77
     [ $x = 9 ] && exit 79
     [ $steps = 8 ] || mkdir $run/step-0000000$steps || exit 78
     echo "{\"step\":$steps,\"train_loss\":0.5}" >> $run/metrics.jsonl
@@ -143,6 +168,17 @@ TEST_F(SweepTest, HalvingGivesTheBetterHalfTwiceTheSteps) {
   for (const SweepResult& result : results) steps.push_back(result.steps);
   EXPECT_THAT(steps, ElementsAre(8u, 4u, 2u, 0u));
   EXPECT_EQ(to_json(run(sweep)), to_json(results)) << "what has been done is not done again";
+}
+
+TEST_F(SweepTest, RunsThatWouldShareAFolderAreRefused) {
+  SweepOptions sweep = options();
+  sweep.dimensions = {{"data", {"a/b", "c", "a_b"}}};
+  try {
+    run(sweep);
+    FAIL() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("two runs would have the folder data=a_b"));
+  }
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #include "trainer/sweep/sweep.h"
 
 #include <fcntl.h>
-#include <spawn.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <tuple>
 
@@ -21,40 +23,46 @@
 
 #include "comm/base/error.h"
 #include "comm/base/output_file.h"
+#include "comm/base/unique_handle.h"
 #include "runtime/tools/command_line.h"
 #include "trainer/checkpoint/run_folder.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/data/files.h"
 
 namespace kolo::trainer {
 namespace {
 
-/// The file operations of a child process between fork and exec.
-class FileActions {
- public:
-  explicit FileActions(const std::filesystem::path& log) {
-    ::posix_spawn_file_actions_init(&actions_);
-    ::posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    ::posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, log.c_str(),
-                                       O_WRONLY | O_CREAT | O_APPEND, 0666);
-    ::posix_spawn_file_actions_adddup2(&actions_, STDOUT_FILENO, STDERR_FILENO);
+/// Called in the child between fork and exec. Returns only on an error.
+void execute(char* const* words, const char* log, pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // a run ends with the sweep, however that ends
+  if (::getppid() != parent) ::_exit(128 + SIGTERM);
+  const int in = ::open("/dev/null", O_RDONLY);
+  const int out = ::open(log, O_WRONLY | O_CREAT | O_APPEND, 0666);
+  if (in < 0 || out < 0 || ::dup2(in, STDIN_FILENO) < 0 || ::dup2(out, STDOUT_FILENO) < 0 ||
+      ::dup2(out, STDERR_FILENO) < 0) {
+    return;
   }
-  ~FileActions() { ::posix_spawn_file_actions_destroy(&actions_); }
-  FileActions(const FileActions&) = delete;
-  FileActions& operator=(const FileActions&) = delete;
-
-  const posix_spawn_file_actions_t* get() const { return &actions_; }
-
- private:
-  posix_spawn_file_actions_t actions_;
-};
+  ::execvp(words[0], words);
+}
 
 pid_t start(const ChildProcess& process) {
   std::vector<char*> words;
   for (const std::string& word : process.words) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  const FileActions actions(process.log);
-  pid_t pid = 0;
-  const int error = ::posix_spawnp(&pid, words[0], actions.get(), nullptr, words.data(), environ);
+  int ends[2] = {-1, -1};
+  const bool has_pipe = ::pipe2(ends, O_CLOEXEC) == 0;
+  FileDescriptor from_child(ends[0]), to_parent(ends[1]);
+  const pid_t parent = ::getpid();
+  const pid_t pid = has_pipe ? ::fork() : -1;
+  int error = pid < 0 ? errno : 0;
+  if (pid == 0) {
+    execute(words.data(), process.log.c_str(), parent);
+    error = errno;
+    ::_exit(::write(to_parent.get(), &error, sizeof error) > 0 ? 127 : 126);
+  }
+  to_parent.reset();
+  // The pipe ends without a word when the program has begun.
+  if (pid > 0 && ::read(from_child.get(), &error, sizeof error) > 0) ::waitpid(pid, nullptr, 0);
   if (error != 0) {
     throw KoloError(
         {.code = ErrorCode::kIo,
@@ -274,12 +282,25 @@ std::string folder_name(const Combination& combination) {
 
 std::vector<SweepResult> run_sweep(const SweepOptions& options, std::FILE* out) {
   std::vector<SweepResult> results;
-  for (const Combination& combination : all_combinations(options.dimensions)) {
+  std::set<std::string> names;
+  const std::vector<Combination> combinations = all_combinations(options.dimensions);
+  for (const Combination& combination : combinations) {
+    const std::string name = folder_name(combination);
+    if (names.insert(name).second) continue;
+    throw UsageError(
+        fmt::format("--vary: two runs would have the folder {}; name values that "
+                    "differ in letters and digits",
+                    name));
+  }
+  for (const Combination& combination : combinations) {
     results.push_back({.combination = combination});
     std::error_code error;
     std::filesystem::create_directories(folder_of(options, combination), error);
     if (error) throw_io_error("create", folder_of(options, combination), error.message());
   }
+  // It marks the folder, so that no run takes what others write for text of its own data.
+  const std::filesystem::path table = options.folder / "sweep.json";
+  if (!is_there(table)) write_file(table, "[]\n");
   std::size_t runs = results.size();  // number of runs in this round, the best of `results`
   for (std::size_t round = 0; round < options.rounds; ++round) {
     const bool is_last = round + 1 == options.rounds;
@@ -393,6 +414,9 @@ int run_sweep_command(int argc, const char* const* argv) {
   for (const std::string& text : dimensions) sweep.dimensions.push_back(parse_dimension(text));
   sweep.options = app.remaining();
   refuse_own(sweep.options);
+  for (const Dimension& dimension : sweep.dimensions) {
+    refuse_own({"--" + dimension.option, dimension.values[0]});
+  }
   if (sweep.rounds > 1) sweep.steps = steps_in(sweep.options);
   sweep.command = words_of(launcher);
   sweep.command.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
