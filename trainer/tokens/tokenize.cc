@@ -169,7 +169,9 @@ void tokenize(const TokenizeOptions& options, const Note& note) {
   const Documents documents(options.data);
   const std::shared_ptr<const Tokenizer> tokenizer = find_or_learn(options, documents, note);
 
-  const fs::path partial = fs::path(options.out) += ".partial";
+  // A name that ends with a slash has an empty last component.
+  const fs::path out = options.out.has_filename() ? options.out : options.out.parent_path();
+  const fs::path partial = fs::path(out) += ".partial";
   fs::remove_all(partial, error);
   fs::create_directories(partial, error);
   if (error) throw_io_error("make", partial, error.message());
@@ -201,7 +203,7 @@ void tokenize(const TokenizeOptions& options, const Note& note) {
   }
   write_durably(partial / TokenFolder::kFileName, to_json(folder));
   sync_folder(partial);
-  rename_durably(partial, options.out);
+  rename_durably(partial, out);
 }
 
 void verify_tokens(const fs::path& folder, const Note& note) {

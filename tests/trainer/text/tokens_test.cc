@@ -115,6 +115,10 @@ TEST_F(TokensTest, AFolderHoldsTheTextAndTheTextHoldsNoMore) {
   EXPECT_EQ(window, std::vector<std::int32_t>(all_tokens.begin() + 108, all_tokens.begin() + 116));
 }
 
+TEST_F(TokensTest, TheNameOfAFolderMayEndWithASlash) {
+  EXPECT_NO_THROW(verify_tokens(tokenized(text(), "tokens/"), ignore_notes));
+}
+
 TEST_F(TokensTest, TheVocabularyIsOfTheTrainingPartAlone) {
   const std::string train = small_text(900);
   const auto one = tokenized(directory_.write("one.txt", train + std::string(100, 'x')), "one");
