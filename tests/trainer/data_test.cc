@@ -216,6 +216,9 @@ TEST(DataSourceTest, OfCifarTheTestFileIsHeldOutOrElseTheLastTenth) {
   const Sample<std::uint8_t> sample(*split.held_out, 0);
   EXPECT_EQ(sample.target[0], 6);
   EXPECT_EQ(sample.input[0], 16);
+  directory.write("few/data_batch_1.bin", cifar_records({0, 1, 2}));
+  EXPECT_THAT(data_error([&] { load("convnet", directory.path() / "few"); }),
+              HasSubstr("few: there are no held-out samples"));
   directory.write("test_batch.bin", cifar_records({1, 2, 3}));
   const DataSplit whole = load("convnet", directory.path());
   EXPECT_EQ(whole.train->size(), 20u);

@@ -260,6 +260,7 @@ TEST(OptdigitsTest, RowsAreImagesAndMistakesNameFileAndLine) {
   EXPECT_THAT(data_error([&] { load(row(7, 3) + row(17, 3)); }),
               HasSubstr("optdigits.tra: line 2: pixel 17 is out of range"));
   EXPECT_THAT(data_error([&] { load(row(7, 10)); }), HasSubstr("line 1: label 10 is out of range"));
+  EXPECT_THAT(data_error([&] { load(""); }), HasSubstr(": there are no training samples"));
   EXPECT_THAT(data_error([&] { load("1,2\n"); }), HasSubstr("line 1: 2 numbers in place of 65"));
   EXPECT_THAT(data_error([&] { load("x" + row(7, 3)); }), HasSubstr("line 1: 'x7' in column 1"));
 }

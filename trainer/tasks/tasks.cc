@@ -200,6 +200,11 @@ TaskEntry masked_tokens() {
 Task make_task(const Config& config, const Catalog& catalog) {
   const TaskEntry& task = catalog.tasks.at(config.task);
   DataSplit data = required_format(config, catalog).load(config);
+  for (const auto& [part, name] :
+       {std::pair(data.train.get(), "training"), std::pair(data.held_out.get(), "held-out")}) {
+    if (part->size() > 0) continue;
+    throw_data_error(config.data, "there are no " + std::string(name) + " samples");
+  }
   if (!is_compatible(data.train->format(), data.held_out->format())) {
     throw_data_error(config.data, "training and held-out samples differ in shape or range");
   }
