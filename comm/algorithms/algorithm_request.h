@@ -11,7 +11,7 @@ namespace kolo {
 
 /// Parsed value of the option `algorithm`: "auto" (the cheapest algorithm), or algorithm names
 /// separated by semicolons. A name may have a collective as prefix:
-/// "ring;broadcast:tree;reduce:auto". For that collective, a prefixed name takes precedence over
+/// "ring;broadcast:direct;reduce:auto". For that collective, a prefixed name takes precedence over
 /// names without a prefix. "hierarchical" selects the cheapest hierarchy.
 class AlgorithmRequest {
  public:

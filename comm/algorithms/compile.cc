@@ -109,8 +109,7 @@ Choice choose(const CompileContext& context) {
     return {asked->algorithm, asked->price, fmt::format("{}: asked for", asked->algorithm->name())};
   }
   const std::vector<Choice> priced = by_price(candidates, context);
-  check(!priced.empty(),
-        "only all-reduce and broadcast take tensors that are in place in a bucket");
+  check(!priced.empty(), "only all-reduces take tensors that are in place in a bucket");
   const TunedChoice* const tuned = tuned_for(context);
   const auto found = std::ranges::find_if(priced, [&](const Choice& each) {
     return tuned != nullptr && each.algorithm->name() == tuned->algorithm;

@@ -28,12 +28,6 @@ StageCost HostLinks::messages(double in_a_row) const {
           .processor_us = in_a_row * costs_.network.message_us / costs_.rank_cores};
 }
 
-StageCost HostLinks::messages_of_heads(double in_a_row) const {
-  const double head_cores = std::min(1.0, costs_.rank_cores * ranks() / grid_.num_nodes());
-  return {.wait_us = costs_.network.latency_us,
-          .processor_us = in_a_row * costs_.network.message_us / head_cores};
-}
-
 StageCost HostLinks::message_pair(double messages) const {
   const double at_once = std::min(messages, costs_.rank_cores * ranks());
   return {.wait_us = costs_.network.latency_us,

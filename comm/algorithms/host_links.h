@@ -109,8 +109,6 @@ class HostLinks {
   /// Cost of concurrent messages between nodes, without the time of their bytes. Each rank handles
   /// `in_a_row` messages in sequence, and shares its core if there are more ranks than cores.
   StageCost messages(double in_a_row) const;
-  /// Cost of messages like `messages`, if one rank per node handles them and other ranks are idle.
-  StageCost messages_of_heads(double in_a_row) const;
   /// Cost of one message between two ranks while `messages` such pairs are active.
   StageCost message_pair(double messages) const;
   /// Cost of one message between the root and each of `peers` ranks, in either direction. The root

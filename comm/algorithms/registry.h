@@ -13,8 +13,6 @@ namespace kolo {
 /// file with its steps.
 ///
 /// - direct: any spec in host memory; each contribution is sent directly to its receivers.
-/// - tree: broadcast, gather, scatter, reduce; a binomial tree of nodes with few messages.
-/// - bruck: all-gather, all-to-all, reduce-scatter; rounds of doubling distance, few messages.
 /// - ring: all-gather, broadcast, reduce; pieces are pipelined from node to node.
 /// - scatter_allgather: broadcast; the root sends each node a share, which that node forwards to
 ///   the others.
@@ -23,8 +21,6 @@ namespace kolo {
 /// - native: any spec in device memory; one collective of the device's native library.
 #define KOLO_ALGORITHMS(ENTRY) \
   ENTRY(direct)                \
-  ENTRY(tree)                  \
-  ENTRY(bruck)                 \
   ENTRY(ring)                  \
   ENTRY(scatter_allgather)     \
   ENTRY(pairwise)              \

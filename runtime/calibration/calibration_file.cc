@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cerrno>
@@ -22,6 +23,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "comm/algorithms/registry.h"
 #include "comm/base/error.h"
 #include "comm/base/log.h"
 #include "comm/base/unique_handle.h"
@@ -145,6 +147,12 @@ bool is_fresh(const json& entry, CalibrationFile::Time now,
   return age >= 0 && age < expire.count();
 }
 
+/// Whether the choice names an algorithm of another build of this version.
+bool names_no_algorithm(const TunedChoice& choice) {
+  const auto is_it = [&](const auto* each) { return each->name() == choice.algorithm; };
+  return !choice.algorithm.empty() && std::ranges::none_of(all_algorithms(), is_it);
+}
+
 bool is_confirmed(const json& entry) { return entry.value("confirmed", false); }
 
 /// Makes the entry for costs measured at `now`. The earlier entry `former` may be damaged.
@@ -168,11 +176,11 @@ std::string to_text(const Tuning& tuning) { return json(tuning).dump(); }
 
 Tuning parse_tuning(const std::string& text) {
   if (text.empty()) return {};
-  const auto tuning = json::parse(text).get<Tuning>();
+  auto tuning = json::parse(text).get<Tuning>();
+  std::erase_if(tuning, names_no_algorithm);
   for (const TunedChoice& each : tuning) {
     if (!each.collective.empty()) parse_collective_kind(each.collective);
     validated({.fusion_bytes = each.fusion_bytes,
-               .algorithm = each.algorithm.empty() ? "auto" : each.algorithm,
                .chunk_bytes = each.chunk_bytes > 0 ? each.chunk_bytes : kAutoBytes});
   }
   return tuning;
@@ -230,8 +238,7 @@ std::string CalibrationFile::tuning(Time now) const {
   }
   std::string why = fmt::format("not of the last {} days", kTuningExpires.count());
   try {
-    std::string text = entry->at("choices").dump();
-    parse_tuning(text);
+    std::string text = to_text(parse_tuning(entry->at("choices").dump()));
     if (is_fresh(*entry, now, kTuningExpires)) return text;
   } catch (const std::exception& e) {
     why = e.what();

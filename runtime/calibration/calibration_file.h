@@ -16,6 +16,7 @@ inline constexpr std::chrono::hours kCostsExpire{24};
 inline constexpr std::chrono::days kTuningExpires{90};
 
 /// Converts choices to JSON and back; an empty text has none. Values have the limits of options.
+/// Choices of algorithms that do not exist are left out.
 /// Errors: a std::exception that says what is wrong.
 std::string to_text(const Tuning& tuning);
 Tuning parse_tuning(const std::string& text);

@@ -184,7 +184,7 @@ const std::vector<OptionEntry>& option_table() {
                         &Options::fusion_bytes, 0),
       text_option("algorithm", "[COLLECTIVE:]NAME",
                   fmt::format("algorithms for what they serve, separated by semicolons: {}; after "
-                              "COLLECTIVE: for that one only, as in ring;broadcast:tree; where "
+                              "COLLECTIVE: for that one only, as in ring;broadcast:direct; where "
                               "none serves, auto",
                               fmt::join(algorithm_texts(), ", ")),
                   &Options::algorithm, true, check_algorithm),

@@ -24,7 +24,7 @@ struct Options {
   /// size with the least predicted time for all gradients of a set.
   std::size_t fusion_bytes = kAutoBytes;
   /// "auto", or names of algorithms, separated by semicolons, each for all collectives or for one:
-  /// "ring;broadcast:tree"; see `AlgorithmRequest`. If no named algorithm serves a collective on
+  /// "ring;broadcast:direct"; see `AlgorithmRequest`. If no named algorithm serves a collective on
   /// its nodes and in its memory, "auto" chooses.
   std::string algorithm = "auto";
   /// Makes the bits of sums depend on the shape of the job only, not on measurements: link costs

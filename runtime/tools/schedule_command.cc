@@ -66,7 +66,7 @@ BucketLayout layout_of(const CollectiveSpec& spec, const std::string& memory,
   return layout;
 }
 
-/// Formats predicted times, cheapest first: "predicted: bruck 36.0 us, direct 38.0 us".
+/// Formats predicted times, cheapest first: "predicted: ring 36.0 us, direct 38.0 us".
 std::string predictions(const CompileContext& context) {
   std::vector<std::pair<double, std::string_view>> all;
   for (const Choice& each : considered(context)) {

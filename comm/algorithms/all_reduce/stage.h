@@ -227,8 +227,4 @@ double hierarchical_device_us(const ProcessGrid& grid, const LinkCosts& costs,
                               const IntraNodePhases& local, HostPrice cross, std::size_t bytes,
                               std::size_t unit_bytes);
 
-/// Appends a broadcast of the root's extent to the user memory of every rank. Between nodes,
-/// messages follow a binomial tree; inside a node, ranks read the bucket of one rank.
-void append_broadcast(ScheduleBuilder& builder, Extent extent, int root, const ProcessGrid& grid);
-
 }  // namespace kolo

@@ -1,12 +1,9 @@
 #include "comm/algorithms/host/collective_price.h"
 
 #include <algorithm>
-#include <bit>
-#include <limits>
 #include <vector>
 
 #include "comm/algorithms/chunking.h"
-#include "comm/algorithms/host/staged_plan.h"
 #include "comm/algorithms/host/sums.h"
 
 namespace kolo {
@@ -32,10 +29,6 @@ std::size_t CollectiveAlgorithm::chunk_bytes(const CompileContext& context) cons
     options.chunk_bytes = size;
     return price({context.spec, context.layout, context.grid, options}).us;
   });
-}
-
-double CollectivePrice::doublings() const {
-  return std::bit_width(static_cast<unsigned>(links_.grid().num_nodes()) - 1U);
 }
 
 double CollectivePrice::part_bytes() const {
@@ -87,18 +80,6 @@ double CollectivePrice::rounds_us(const StageCost& one, double rounds) const {
   const NetworkCost& network = links_.costs().network;
   return links_.costs().bucket_us +
          pipeline_us(one, rounds, network.burst_bytes / network.bytes_per_us);
-}
-
-double CollectivePrice::blocks_us(const StageCost& all, double held,
-                                  const CompileOptions& options) const {
-  const std::size_t slot = slot_bytes(static_cast<std::size_t>(size_.bytes), options);
-  if (held > static_cast<double>(slot)) return std::numeric_limits<double>::infinity();
-  StageCost one = all;
-  // Each block is copied to the head's memory and from the head's memory.
-  one.processor_us += copies_us() + links_.memory().own_us(2 * held);
-  // Waits from members to the head, and back; a rooted collective needs only one of them.
-  one.wait_us += (has_root() ? 1 : 2) * handed_on_us();
-  return rounds_us(one, 1);
 }
 
 }  // namespace kolo

@@ -58,9 +58,6 @@ class CollectivePrice {
   double nodes() const { return links_.grid().num_nodes(); }
   double ranks() const { return links_.ranks(); }
   double local() const { return links_.largest_node(); }
-  /// Rounds after which all nodes have the data if each round doubles the number of nodes that have
-  /// it: log2 of the number of nodes, rounded up.
-  double doublings() const;
   /// Bytes of one part.
   double part_bytes() const;
   /// Whether only the root sends data.
@@ -83,9 +80,6 @@ class CollectivePrice {
 
   /// Time of a bucket whose rounds of cost `one` are pipelined; see `pipeline_us`.
   double rounds_us(const StageCost& one, double rounds) const;
-  /// Time of a bucket whose messages between heads cost `all`, if one rank holds `held` bytes of
-  /// blocks. It is infinite if the blocks do not fit in a slot.
-  double blocks_us(const StageCost& all, double held, const CompileOptions& options) const;
 
  private:
   const HostLinks& links_;

@@ -179,7 +179,8 @@ TEST(Eager, IsWhatANodeSharesOrIsSmall) {
   const auto is_eager = [&](const ProcessGrid& grid, std::size_t count) {
     const bool eager = test::compile_all_reduce(0, {.count = count}, grid, options).eager;
     const CollectiveSpec broadcast = CollectiveSpec::broadcast(1, grid.world_size(), count);
-    EXPECT_EQ(compile(0, broadcast, {.count = count}, grid, options).eager, eager);
+    const BucketLayout apart{.count = count, .placement = Placement::kUser};
+    EXPECT_EQ(compile(0, broadcast, apart, grid, options).eager, eager);
     return eager;
   };
   EXPECT_TRUE(is_eager(node, 1 << 20));

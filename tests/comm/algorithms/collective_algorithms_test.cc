@@ -62,7 +62,6 @@ struct SpecPlace {
 };
 constexpr SpecPlace kSpecPlaces[] = {{MemoryKind::kHost, Placement::kUser},
                                      {MemoryKind::kHost, Placement::kStaged},
-                                     {MemoryKind::kHost, Placement::kInPlace},
                                      {MemoryKind::kDevice, Placement::kUser},
                                      {MemoryKind::kDevice, Placement::kStaged}};
 
@@ -89,34 +88,18 @@ std::vector<Case> cases() {
   return all;
 }
 
-/// Large enough for all blocks of the specs in this test.
-constexpr std::size_t kLargeSlot = std::size_t{1} << 20;
-
-/// Returns whether the algorithm is used. Some specs are too large for it.
-bool is_taken(const CollectiveSpec& spec, const ProcessGrid& grid, const BucketLayout& layout,
-              const CompileOptions& options, const Algorithm& algorithm, const std::string& what) {
-  std::vector<Schedule> schedules;
-  for (int rank = 0; rank < grid.world_size(); ++rank) {
-    schedules.push_back(
-        compile(rank, spec, layout, grid, test::with_algorithm(options, algorithm.name())));
-    if (schedules.back().algorithm != algorithm.name()) return false;
-  }
-  const auto wrong = verify(schedules, grid, spec);
-  EXPECT_EQ(wrong, std::nullopt) << what << " " << to_string(layout.dtype)
-                                 << (layout.out_of_place ? " out of place" : "");
-  return true;
-}
-
-/// Verifies the schedules, with larger slots if the algorithm needs them.
+/// Verifies the schedules, if the algorithm serves the spec.
 void expect_reached(const CollectiveSpec& spec, const ProcessGrid& grid, const BucketLayout& layout,
                     const CompileOptions& options, const Algorithm& algorithm,
                     const std::string& what) {
-  if (!algorithm.serves({spec, layout, grid, options})) return;
-  if (is_taken(spec, grid, layout, options, algorithm, what)) return;
-  CompileOptions larger = options;
-  larger.slot_bytes = larger.cached_slot_bytes = kLargeSlot;
-  EXPECT_TRUE(is_taken(spec, grid, layout, larger, algorithm, what))
-      << what << " is never made by " << algorithm.name();
+  const CompileContext context{spec, layout, grid, options};
+  if (!algorithm.serves(context)) return;
+  std::vector<Schedule> schedules;
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    schedules.push_back(compile(rank, algorithm, context));
+  }
+  EXPECT_EQ(verify(schedules, grid, spec), std::nullopt)
+      << what << " " << to_string(layout.dtype) << (layout.out_of_place ? " out of place" : "");
 }
 
 /// Makes nodes of these sizes, with consecutive or alternating ranks.
@@ -189,7 +172,7 @@ class SpecShapes : public testing::TestWithParam<Case> {
 };
 
 TEST_P(SpecShapes, AreReached) {
-  // Small slots take many rounds; large slots hold all blocks.
+  // Small slots take many rounds; large slots take one.
   for (const std::size_t slot : {std::size_t{512}, kLargeSlot}) {
     reach({.chunk_bytes = 512, .slot_bytes = slot, .cached_slot_bytes = slot});
     if (testing::Test::HasFailure()) return;
@@ -255,9 +238,7 @@ TEST_P(SpecShapes, AreReachedForSeveralTensors) {
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, SpecShapes, testing::ValuesIn(cases()), [](const auto& each) {
   return std::string(call_name(each.param.kind)) + "_" + std::string(each.param.algorithm->name()) +
-         (each.param.placement == Placement::kStaged    ? "_cast_or_packed"
-          : each.param.placement == Placement::kInPlace ? "_in_place"
-                                                        : "");
+         (each.param.placement == Placement::kStaged ? "_cast_or_packed" : "");
 });
 
 // Tests random parts that no collective has: some ranks contribute, others receive.

@@ -15,7 +15,7 @@ std::map<std::string, std::size_t> planning_bytes(int ranks, int ranks_of_node) 
   const ProcessGrid grid = ProcessGrid::with_node_sizes(
       std::vector<int>(static_cast<std::size_t>(ranks / ranks_of_node), ranks_of_node));
   CompileOptions options;
-  // Slots are large enough for the blocks of all ranks.
+  // One slot holds all bytes, so that twice the ranks do not mean more rounds or shares.
   options.slot_bytes = options.cached_slot_bytes = std::size_t{1} << 30;
   std::map<std::string, std::size_t> bytes;
   for (const CollectiveKind kind : kAllCollectiveKinds) {

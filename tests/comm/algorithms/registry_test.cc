@@ -83,8 +83,8 @@ TEST(Registry, RequestsNameAlgorithmsForAllOrForOne) {
   };
   EXPECT_EQ(names("auto", CollectiveKind::kAllReduce), Names{});
   EXPECT_EQ(names("ring", CollectiveKind::kReduce), Names{"ring"});
-  EXPECT_EQ(names("ring;broadcast:tree", CollectiveKind::kBroadcast), (Names{"tree", "ring"}));
-  EXPECT_EQ(names("ring;broadcast:tree", CollectiveKind::kAllReduce), Names{"ring"});
+  EXPECT_EQ(names("ring;broadcast:direct", CollectiveKind::kBroadcast), (Names{"direct", "ring"}));
+  EXPECT_EQ(names("ring;broadcast:direct", CollectiveKind::kAllReduce), Names{"ring"});
   EXPECT_EQ(names("ring;reduce:auto", CollectiveKind::kReduce), Names{});
   EXPECT_EQ(names("all-reduce:hierarchical:direct,ring", CollectiveKind::kAllReduce),
             Names{"hierarchical:direct,ring"});

@@ -128,7 +128,7 @@ TEST_F(TunedPlanTest, WhatWasNotMeasuredIsNotTuned) {
 TEST_F(TunedPlanTest, WhatAutoDoesNotConsiderIsIgnored) {
   const std::string untuned = BucketPlanTest::inputs().options.algorithm;
   EXPECT_EQ(untuned, "auto");
-  for (const char* name : {"native", "hierarchical", "bruck", "tree;ring"}) {
+  for (const char* name : {"native", "hierarchical", "pairwise", "tree;ring"}) {
     tuning_.front().algorithm = name;
     EXPECT_THAT(request(kBytes).reason, testing::Not(HasSubstr("tuned"))) << name;
   }

@@ -185,7 +185,7 @@ TEST_F(CalibrationFileTest, AFileThatCannotBeWrittenIsNoError) {
 
 const Tuning kTuning = {
     {.collective = "all-reduce", .in_place = true, .bytes = 65536, .algorithm = "ring"},
-    {.collective = "broadcast", .bytes = 4096, .algorithm = "tree", .chunk_bytes = 2048},
+    {.collective = "broadcast", .bytes = 4096, .algorithm = "direct", .chunk_bytes = 2048},
     {.in_place = true, .bytes = 1U << 24, .fusion_bytes = 1U << 22}};
 
 TEST_F(CalibrationFileTest, RemembersTuningByShape) {
@@ -198,7 +198,7 @@ TEST_F(CalibrationFileTest, RemembersTuningByShape) {
   const Tuning read = parse_tuning(file().tuning(kNow));
   ASSERT_EQ(read.size(), kTuning.size());
   EXPECT_EQ(read[1].collective, "broadcast");
-  EXPECT_EQ(read[1].algorithm, "tree");
+  EXPECT_EQ(read[1].algorithm, "direct");
   EXPECT_EQ(read[1].chunk_bytes, 2048u);
   EXPECT_TRUE(read[2].in_place);
   EXPECT_EQ(read[2].fusion_bytes, 1U << 22);
@@ -226,6 +226,15 @@ TEST_F(CalibrationFileTest, TuningExpires) {
   EXPECT_EQ(file().tuning(kNow - second), "") << "a clock was set back";
 }
 
+TEST_F(CalibrationFileTest, AChoiceOfAnAlgorithmThatIsGoneIsPassedOver) {
+  Tuning tuning = kTuning;
+  tuning[1].algorithm = "bruck";
+  file().remember_tuning(tuning, kNow);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(file().tuning(kNow), to_text({kTuning[0], kTuning[2]}));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 TEST_F(CalibrationFileTest, DamagedTuningIsIgnoredAndReplaced) {
   file().remember_tuning(kTuning, kNow);
   const std::string good = text();
@@ -236,7 +245,6 @@ TEST_F(CalibrationFileTest, DamagedTuningIsIgnoredAndReplaced) {
     return bad.replace(at, from.size(), to);
   };
   for (const auto& [bad, why] : std::vector<std::pair<std::string, std::string>>{
-           {replaced("\"tree\"", "\"trie\""), "algorithm 'trie'"},
            {replaced("\"broadcast\"", "\"narrowcast\""), "collective"},
            {replaced("2048", "281474976710656"), "chunk_bytes"},
            {replaced("4194304", "281474976710656"), "fusion_bytes"},
