@@ -15,7 +15,7 @@ namespace kolo {
 struct Choice {
   const Algorithm* algorithm = nullptr;
   Price price;
-  /// Explains the choice: "ring: 5.2 ms predicted; tree 8.1 ms", "ring: asked for" or "ring: tuned;
+  /// Explains the choice: "ring: 5.2 ms predicted; flat 8.1 ms", "ring: asked for" or "ring: tuned;
   /// 5.2 ms predicted".
   std::string reason = {};
   std::size_t tuned_chunk_bytes = 0;  ///< 0: `Algorithm::chunk_bytes` decides.

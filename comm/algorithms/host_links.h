@@ -63,7 +63,7 @@ inline StageCost slower(const StageCost& a, const StageCost& b) {
 /// otherwise carries in `burst_us`. The model assumes that programs compute for kRestUs between
 /// collectives, so a burst saves at most kRestUs of link time. Examples:
 ///
-///   16 KiB up and down a tree, 138 us per direction, 40 us without the bytes    40 + 2 * 138
+///   16 KiB to a rank and back, 138 us per direction, 40 us without the bytes    40 + 2 * 138
 ///   the same with a burst of 256 KiB, after a rest of 100 us                   max(40, 138 - 100)
 inline double pipeline_us(const StageCost& one, double chunks, double burst_us = 0) {
   const double many = std::max(chunks, 1.0);

@@ -28,8 +28,8 @@ MOST_HELPERS = 3  # So 1 to 4 threads sum.
 # Algorithms that round once, for 16-bit floats.
 ROUNDS_ONCE = ("auto", "flat", "direct", "hierarchical:direct,direct")
 ROUNDS_OFTEN = (
-    "ring", "halving_doubling", "tree", "hierarchical:direct,ring", "hierarchical:direct,halving_doubling",
-    "hierarchical:direct,tree", "hierarchical:ring,ring",
+    "ring", "halving_doubling", "hierarchical:direct,ring", "hierarchical:direct,halving_doubling",
+    "hierarchical:ring,ring",
 )
 WIRES = ("bfloat16", "float16")
 

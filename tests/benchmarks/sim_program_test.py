@@ -33,7 +33,7 @@ class SimTest(unittest.TestCase):
     def test_all_reduce_writes_a_row_per_size_ranks_rate_and_algorithm(self):
         rows = self.rows(
             "all-reduce", "--ranks", "2,4", "--gbit", "1,10", "--bytes", "4,1M", "--algorithm", "ring",
-            "--algorithm", "tree",
+            "--algorithm", "direct",
         )  # fmt: skip
         self.assertEqual(len(rows), 16)
         for row in rows:

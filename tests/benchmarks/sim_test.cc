@@ -67,7 +67,7 @@ TEST(SimPipeline, MessagesAndSlowStagesDelayTheOthers) {
 // equal.
 TEST(SimCluster, ManyRanksPlayedByOneNodeTakeAsLongAsAllOfThem) {
   for (const char* algorithm : {"ring", "hierarchical:direct,ring", "hierarchical:native,ring",
-                                "hierarchical:native,halving_doubling", "tree"}) {
+                                "hierarchical:native,halving_doubling"}) {
     const std::string name = algorithm;
     ClusterSpec spec{.nodes = 32,
                      .ranks_per_node = 4,

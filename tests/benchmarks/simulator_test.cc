@@ -108,13 +108,13 @@ TEST(SimulatorForms, HalvingDoublingHalves) {
 TEST(SimulatorForms, AMessageCostsBothProcessors) {
   MachineCosts costs = only_links();
   costs.links.network.message_us = 2;
-  // Data passes to the root and back. The root of two ranks sends nothing before it has received.
-  EXPECT_NEAR(all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk("tree"), costs),
-              2 * (2 + 8 + kBytes / 1024 + 2), 1e-6);
+  // Two ranks exchange halves twice.
+  EXPECT_NEAR(all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk("ring"), costs),
+              2 * (2 + 8 + kBytes / 2 / 1024 + 2), 1e-6);
 }
 
 TEST(SimulatorForms, AStragglerDelaysByItsLateness) {
-  for (const char* algorithm : {"ring", "direct", "tree", "halving_doubling"}) {
+  for (const char* algorithm : {"ring", "direct", "halving_doubling"}) {
     const double punctual =
         all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk(algorithm), only_links());
     const double late = all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk(algorithm),
@@ -154,11 +154,11 @@ TEST(SimulatorForms, AShapedLinkLetsABurstPass) {
   MachineCosts costs = only_links();
   const auto us = [&](double burst_bytes) {
     costs.links.network.burst_bytes = burst_bytes;
-    return all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk("tree"), costs);
+    return all_reduce_us(nodes_of_one(2), {.count = kCount}, in_one_chunk("ring"), costs);
   };
-  // All bytes pass in one direction and then back. Each link has rested before.
+  // Each link passes one half, and then the other. It saves up again while the first is in flight.
   EXPECT_NEAR(us(kBytes), 2 * 8, 1e-6);
-  EXPECT_NEAR(us(kBytes / 4), 2 * (8 + 3 * kBytes / 4 / 1024), 1e-6);
+  EXPECT_NEAR(us(kBytes / 4), 8 + 3 * kBytes / 4 / 1024, 1e-6);
 }
 
 TEST(SimulatorForms, KernelsShareTheMemoryOfTheirNode) {
@@ -178,8 +178,8 @@ TEST(SimulatorForms, MessagesInsideANodeAreCopiedTwice) {
   MachineCosts costs = only_links();
   costs.links.memory = memory_of_rate(1024);
   const double us = all_reduce_us(ProcessGrid::with_node_sizes({2}), {.count = kCount},
-                                  in_one_chunk("tree"), costs);
-  // Up and down the tree, each copy reads and writes. The sum reads two buffers and writes one.
+                                  in_one_chunk("ring"), costs);
+  // Both halves pass twice; each copy reads and writes. Sums read two buffers and write one.
   EXPECT_NEAR(us, 2 * (4 * kBytes / 1024 + 0.5) + 3 * kBytes / 1024, 1e-6);
 }
 
@@ -202,13 +202,13 @@ TEST(SimulatorForms, ASlowRankIsSlowInProportion) {
   const ProcessGrid grid = nodes_of_one(2);
   const BucketLayout layout{.count = kCount};
   const SimulatorSchedules schedules(grid, NodeSymmetry::kNone,
-                                     compiler(grid, layout, in_one_chunk("tree")));
+                                     compiler(grid, layout, in_one_chunk("ring")));
   const SimulatedBucket bucket{.schedules = &schedules, .start_us = {0, 0}};
   const auto us = [&](double slowness) {
     return simulate(grid, {&bucket, 1}, {.costs = costs, .slowness = {slowness, 1}})[0];
   };
-  // Only the root adds, from two sources to a target.
-  EXPECT_NEAR(us(3) - us(1), 2 * (3 * kBytes / 1024), 1e-6);
+  // Each rank adds one half, from two sources to a target.
+  EXPECT_NEAR(us(3) - us(1), 2 * (3 * kBytes / 2 / 1024), 1e-6);
 }
 
 TEST(SimulatorForms, NativeStepsMeet) {
@@ -247,11 +247,10 @@ TEST(Simulator, EveryAlgorithmEndsWithinItsBounds) {
     test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
       const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
       for (const char* algorithm :
-           {"flat", "ring", "direct", "halving_doubling", "tree", "hierarchical:direct,ring",
+           {"flat", "ring", "direct", "halving_doubling", "hierarchical:direct,ring",
             "hierarchical:direct,direct", "hierarchical:direct,halving_doubling",
-            "hierarchical:direct,tree", "hierarchical:ring,ring", "native",
-            "hierarchical:native,ring", "hierarchical:native,direct",
-            "hierarchical:native,halving_doubling", "hierarchical:native,tree"}) {
+            "hierarchical:ring,ring", "native", "hierarchical:native,ring",
+            "hierarchical:native,direct", "hierarchical:native,halving_doubling"}) {
         const bool on_device = std::string(algorithm).find("native") != std::string::npos;
         BucketLayout layout{.count = 20'000, .placement = Placement::kStaged};
         if (on_device) {
@@ -373,8 +372,9 @@ TEST(Simulator, RefusesWhatIsNotAlike) {
   const auto halves = compiler(four, {.count = 4096}, in_one_chunk("halving_doubling"));
   EXPECT_THROW(SimulatorSchedules(four, NodeSymmetry::kRotation, halves), UsageError);
   const std::vector<int> nodes{1, 2, 3};
-  EXPECT_EQ(find_symmetry(four, compiler(four, {.count = 4096}, in_one_chunk("tree")), nodes),
-            NodeSymmetry::kNone);
+  const ProcessGrid five = nodes_of_one(5);
+  const auto folded = compiler(five, {.count = 4096}, in_one_chunk("halving_doubling"));
+  EXPECT_EQ(find_symmetry(five, folded, nodes), NodeSymmetry::kNone);
 }
 
 // A schedule without a step deadlocks. The error names the rank that waits, and its peer.

@@ -15,7 +15,7 @@ import job
 
 # With a 16-bit wire these round each contribution once. Other algorithms round at every hop.
 ROUNDS_ONCE = ("auto", "direct", "hierarchical", "hierarchical:direct,direct")
-ROUNDS_OFTEN = ("ring", "halving_doubling", "tree", "hierarchical:direct,ring", "hierarchical:direct,tree")
+ROUNDS_OFTEN = ("ring", "halving_doubling", "hierarchical:direct,ring", "hierarchical:ring,ring")
 WIRES = ("float32", "float16", "bfloat16")
 FUSION = ("0", "64K", "4M")
 

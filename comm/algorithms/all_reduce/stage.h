@@ -150,14 +150,12 @@ struct FlatAllReduce {
 ///   flat               n-1               (n-1) S        one round; sums in group order
 ///   native             -                 -              one call of the device's own library
 ///   ring               2(n-1)            2(n-1)/n S     neighbours only
-///   tree               log2 n (root)     log2 n S       2 log2 n rounds
 ///   halving_doubling   2 log2 n          2(n-1)/n S     + S and a hop each way unless n = 2^k
 #define KOLO_ALL_REDUCES(ENTRY) \
   ENTRY(direct)                 \
   ENTRY(flat)                   \
   ENTRY(native)                 \
   ENTRY(ring)                   \
-  ENTRY(tree)                   \
   ENTRY(halving_doubling)
 
 namespace all_reduce {

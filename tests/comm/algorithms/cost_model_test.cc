@@ -162,7 +162,6 @@ TEST(CostModel, AgreesWithTheFormulas) {
   EXPECT_DOUBLE_EQ(whole_us(network, "flat", 300), 100 + 600 + (2 + 4) * 30);
   EXPECT_DOUBLE_EQ(whole_us(network, "halving_doubling", 300),
                    2 * (100 + 300 + 100 + 150) + 3 * 30 + 3 * 15);
-  EXPECT_DOUBLE_EQ(whole_us(network, "tree", 300), 4 * (100 + 300) + 2 * 3 * 30);
 
   // Each node's link carries all parts. Inside the node, parts are combined or copied.
   const CostModel both(ProcessGrid::with_node_sizes({2, 2}), round_costs());
@@ -189,7 +188,7 @@ TEST(CostModel, RanksOfANodeExchangeTheirPartsAtOnce) {
   costs.network.bytes_per_us = 1e12;
   const ProcessGrid grid = ProcessGrid::with_node_sizes({2, 2});
   const auto predict_us = [&](std::size_t bytes) {
-    return whole_us(CostModel(grid, costs), "hierarchical:direct,tree", bytes);
+    return whole_us(CostModel(grid, costs), "hierarchical:direct,halving_doubling", bytes);
   };
   EXPECT_NEAR(predict_us(1024), 2 * 100, 1e-6);
 }
@@ -200,14 +199,13 @@ TEST(CostModel, WhatALinkHasSavedUpPassesAtOnce) {
     costs.network.burst_bytes = burst_bytes;
     return whole_us(CostModel(ProcessGrid::with_node_sizes({1, 1}), costs), algorithm, bytes);
   };
-  EXPECT_DOUBLE_EQ(predict_us("tree", 300, 0), 2 * (100 + 300) + 3 * 30);
-  EXPECT_DOUBLE_EQ(predict_us("tree", 300, 400), 2 * (100 + 300) + 3 * 30 - 400);
+  EXPECT_DOUBLE_EQ(predict_us("ring", 300, 0), 2 * (100 + 150) + 3 * 15);
+  EXPECT_DOUBLE_EQ(predict_us("ring", 300, 200), 2 * (100 + 150) + 3 * 15 - 200);
   // 600 bytes each way take 600 us, less 100 saved up in a rest of 100 us. A twentieth of the time
   // for waiting and adding is visible.
-  EXPECT_DOUBLE_EQ(predict_us("tree", 600, 2000), 600 - 100 + (2 * 100 + 3 * 60) / 20.0);
   EXPECT_DOUBLE_EQ(predict_us("ring", 600, 2000), 600 - 100 + (2 * 100 + 3 * 30) / 20.0);
   // Waiting and adding take longer than the link.
-  EXPECT_DOUBLE_EQ(predict_us("tree", 100, 1000), 2 * 100 + 3 * 10);
+  EXPECT_DOUBLE_EQ(predict_us("ring", 100, 1000), 2 * 100 + 3 * 5);
 }
 
 TEST(CostModel, CountsStepsMessagesAndBuckets) {
@@ -235,14 +233,14 @@ TEST(CostModel, RanksThatOutnumberCoresHandleMessagesOneAfterTheOther) {
   costs.network = {.latency_us = 0, .bytes_per_us = 116, .message_us = 7};
   EXPECT_EQ(chosen(grid, costs, 4), "flat");
   const double flat_alone = predict_us(CostModel(grid, costs), "flat", {.bytes = 4});
-  const double tree_alone = predict_us(CostModel(grid, costs), "tree", {.bytes = 4});
+  const double ring_alone = predict_us(CostModel(grid, costs), "ring", {.bytes = 4096});
 
   costs.rank_cores = 0.5;
   const CostModel shared(grid, costs);
-  EXPECT_EQ(chosen(grid, costs, 4), "tree");
-  // Each rank sends and receives 3 messages. In a round of the tree, at most two pairs are active.
+  // Each rank sends and receives 3 messages. In each of six rounds of a ring, four pairs are
+  // active.
   EXPECT_NEAR(predict_us(shared, "flat", {.bytes = 4}) - flat_alone, 6 * 7, 1e-9);
-  EXPECT_NEAR(predict_us(shared, "tree", {.bytes = 4}) - tree_alone, 0, 1e-9);
+  EXPECT_NEAR(predict_us(shared, "ring", {.bytes = 4096}) - ring_alone, 6 * 2 * 7, 1e-9);
 }
 
 TEST(CostModel, ChunksFollowEachOtherAtThePaceOfTheBusiestResource) {
@@ -251,9 +249,11 @@ TEST(CostModel, ChunksFollowEachOtherAtThePaceOfTheBusiestResource) {
   EXPECT_DOUBLE_EQ(predict_us(network, "ring", {.bytes = 100, .chunk_bytes = 100}), first);
   EXPECT_DOUBLE_EQ(predict_us(network, "ring", {.bytes = 400, .chunk_bytes = 100}),
                    first + 3 * (2 * 50 + 3 * 5 / 20.0));
-  // Chunks that move up the tree overlap with chunks that move down.
-  EXPECT_DOUBLE_EQ(predict_us(network, "tree", {.bytes = 400, .chunk_bytes = 100}),
-                   2 * (100 + 100) + 3 * 10 + 3 * (100 + 3 * 10 / 20.0));
+  // Chunks from the third rank to the first overlap with chunks back.
+  const CostModel three(ProcessGrid::with_node_sizes({1, 1, 1}), round_costs());
+  EXPECT_DOUBLE_EQ(
+      predict_us(three, "halving_doubling", {.bytes = 1200, .chunk_bytes = 300}),
+      whole_us(three, "halving_doubling", 300) + 3 * (300 + 2 * 150 + (3 * 30 + 3 * 15) / 20.0));
   // Combining is slower than the link.
   LinkCosts costs = round_costs();
   costs.memory.cached_bytes_per_us = 0.1;

@@ -197,8 +197,8 @@ TEST(ChooseForDevices, StaysWithItsKindOfMemory) {
   const BucketLayout host{.count = device.count};
   EXPECT_EQ(test::taken(device, grid, {.algorithm = "hierarchical:direct,ring"}), "native");
   EXPECT_EQ(test::taken(host, grid, {.algorithm = "native"}), test::taken(host, grid, {}));
-  EXPECT_EQ(test::taken(host, grid, {.algorithm = "native;tree"}), "tree");
-  EXPECT_EQ(test::taken(device, grid, {.algorithm = "flat;tree"}), "tree");
+  EXPECT_EQ(test::taken(host, grid, {.algorithm = "native;ring"}), "ring");
+  EXPECT_EQ(test::taken(device, grid, {.algorithm = "flat;ring"}), "ring");
   const CompileOptions alone{.algorithm = "native", .native_spans_nodes = false};
   EXPECT_THAT(test::taken(device, grid, alone), testing::StartsWith("hierarchical:native,"));
   EXPECT_EQ(test::taken(device, grid, {}), "native");

@@ -85,7 +85,7 @@ TEST_P(NetworkWindow, HoldsTwoChunksOrMore) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, NetworkWindow,
-                         testing::Values("ring", "direct", "halving_doubling", "tree",
+                         testing::Values("ring", "direct", "halving_doubling",
                                          "hierarchical:direct,direct", "hierarchical:direct,ring"),
                          [](const auto& each) { return test::test_name(each.param); });
 

@@ -112,12 +112,15 @@ std::string error_of(const char* text) {
 TEST(Registry, NamesWhatThereIsAndWhatIsNearest) {
   EXPECT_THAT(error_of("rign"), HasSubstr("'rign' is not auto, direct, flat, native, ring"));
   EXPECT_THAT(error_of("rign"), HasSubstr("did you mean ring?"));
+  EXPECT_THAT(error_of("ring;broadcast:tree"), HasSubstr("'tree' is not auto, direct, flat"));
+  EXPECT_THAT(error_of("hierarchical:direct,tree"), HasSubstr("'tree' is not direct, ring"));
   EXPECT_THAT(error_of(""), HasSubstr("halving_doubling"));
   EXPECT_THAT(error_of("hierarchical:"), HasSubstr("hierarchical:LOCAL,CROSS"));
   EXPECT_THAT(error_of("hierarchical:direct"), HasSubstr("hierarchical:LOCAL,CROSS"));
   EXPECT_THAT(error_of("hierarchicaldirect,ring"), HasSubstr("hierarchical:LOCAL,CROSS"));
-  EXPECT_THAT(error_of("hierarchical:tree,ring"),
-              HasSubstr("LOCAL of 'hierarchical:tree,ring': 'tree' is not direct, native"));
+  EXPECT_THAT(error_of("hierarchical:halving_doubling,ring"),
+              HasSubstr("LOCAL of 'hierarchical:halving_doubling,ring': 'halving_doubling' is not "
+                        "direct, native"));
   // `flat` is an algorithm, but it cannot be used between nodes.
   EXPECT_THAT(error_of("hierarchical:direct,flat"),
               HasSubstr("CROSS of 'hierarchical:direct,flat': 'flat' is not direct, ring"));

@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(Jobs, ExecutorJobs,
                                          Job{{2}, "direct"}, Job{{3}, "direct"},
                                          Job{{4}, "hierarchical:direct,direct"},
                                          Job{{1, 1, 1, 1}, "direct"}, Job{{1, 1, 1, 1}, "ring"},
-                                         Job{{1, 1, 1, 1}, "halving_doubling"}, Job{{1, 1}, "tree"},
+                                         Job{{1, 1, 1, 1}, "halving_doubling"},
                                          Job{{2, 2}, "hierarchical:direct,direct"},
                                          Job{{2, 2}, "hierarchical:direct,ring"},
                                          Job{{3, 1}, "hierarchical:direct,direct"}));

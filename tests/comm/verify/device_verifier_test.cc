@@ -153,8 +153,7 @@ INSTANTIATE_TEST_SUITE_P(
                          {"drop_copy", "reuse_slot_early", "send_from_device", "exceed_staging"}},
                     Case{{2, 2, 2}, "hierarchical:native,ring"},
                     Case{{2, 2, 2}, "hierarchical:native,direct"},
-                    Case{{3, 1, 2}, "hierarchical:native,halving_doubling"},
-                    Case{{2, 2, 2}, "hierarchical:native,tree"}));
+                    Case{{3, 1, 2}, "hierarchical:native,halving_doubling"}));
 
 // Each of two ranks receives into the slot from which it sends, so its send must end first.
 TEST(DeviceVerifier, FindsCirclesOfSendsThatLastUntilTheyAreReceived) {

@@ -170,7 +170,7 @@ TEST_P(Mutations, AreCaught) {
 INSTANTIATE_TEST_SUITE_P(Algorithms, Mutations,
                          testing::Values(Case{{4}, "ring"}, Case{{5}, "direct"},
                                          Case{{2, 2}, "direct"}, Case{{6}, "halving_doubling"},
-                                         Case{{1, 1, 1, 1}, "halving_doubling"}, Case{{5}, "tree"},
+                                         Case{{1, 1, 1, 1}, "halving_doubling"},
                                          Case{{2, 3}, "hierarchical:direct,ring"},
                                          Case{{2, 2}, "hierarchical:direct,direct"},
                                          Case{{3, 3}, "hierarchical:ring,halving_doubling"},

@@ -92,20 +92,20 @@ class TunedPlanTest : public BucketPlanTest {
                           with_tuning);
   }
   bool is_tuned(std::size_t bytes, const BucketLayout& layout = {}) const {
-    return request(bytes, layout).reason.starts_with("tree: tuned; ");
+    return request(bytes, layout).reason.starts_with("halving_doubling: tuned; ");
   }
 
   static constexpr std::size_t kBytes = std::size_t{1} << 20;
   Tuning tuning_ = {{.collective = "all-reduce",
                      .in_place = true,
                      .bytes = kBytes,
-                     .algorithm = "tree",
+                     .algorithm = "halving_doubling",
                      .chunk_bytes = kBytes / 16}};
 };
 
 TEST_F(TunedPlanTest, ATunedAlgorithmServesItsClassOfSizes) {
   ASSERT_FALSE(inputs().tuning);
-  EXPECT_EQ(request(kBytes).compile(0).algorithm, "tree");
+  EXPECT_EQ(request(kBytes).compile(0).algorithm, "halving_doubling");
   EXPECT_TRUE(is_tuned(kBytes));
   EXPECT_TRUE(is_tuned(kBytes / 2));
   EXPECT_TRUE(is_tuned(2 * kBytes - 4));
@@ -128,7 +128,7 @@ TEST_F(TunedPlanTest, WhatWasNotMeasuredIsNotTuned) {
 TEST_F(TunedPlanTest, WhatAutoDoesNotConsiderIsIgnored) {
   const std::string untuned = BucketPlanTest::inputs().options.algorithm;
   EXPECT_EQ(untuned, "auto");
-  for (const char* name : {"native", "hierarchical", "pairwise", "tree;ring"}) {
+  for (const char* name : {"native", "hierarchical", "pairwise", "halving_doubling;ring"}) {
     tuning_.front().algorithm = name;
     EXPECT_THAT(request(kBytes).reason, testing::Not(HasSubstr("tuned"))) << name;
   }
@@ -177,7 +177,7 @@ TEST_F(BucketPlanTest, ABroadcastOf16BitNumbersTakesNoAlgorithmOfAllReduces) {
 }
 
 TEST_F(BucketPlanTest, GoodSchedulesAreProved) {
-  for (const char* algorithm : {"auto", "ring", "direct", "tree", "halving_doubling", "flat"}) {
+  for (const char* algorithm : {"auto", "ring", "direct", "halving_doubling", "flat"}) {
     options_.algorithm = algorithm;
     EXPECT_NO_THROW(
         plan_bucket(request_bucket("weights", CollectiveSpec::all_reduce(grid_.world_size()),

@@ -180,7 +180,7 @@ TEST_F(CalibrationInAFile, DoesNotCountBeforeASecondJobConfirmsIt) {
 }
 
 TEST_F(CalibrationInAFile, AllRanksTakeWhatWasTunedForTheirShape) {
-  const Tuning tuning = {{.collective = "broadcast", .bytes = 4096, .algorithm = "tree"}};
+  const Tuning tuning = {{.collective = "broadcast", .bytes = 4096, .algorithm = "ring"}};
   for (const std::vector<int>& sizes : std::vector<std::vector<int>>{{2}, {2, 1}}) {
     CalibrationFile(path_, shape_of(sizes)).remember_tuning(tuning, now_);
     Job job(ProcessGrid::with_node_sizes(sizes));

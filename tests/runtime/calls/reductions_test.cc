@@ -278,7 +278,7 @@ INSTANTIATE_TEST_SUITE_P(Nodes, LargeReductions,
                          name_of_nodes);
 
 TEST(ScaledAllReduces, GiveTheSameByEveryAlgorithm) {
-  for (const char* algorithm : {"flat", "direct", "ring", "halving_doubling", "tree",
+  for (const char* algorithm : {"flat", "direct", "ring", "halving_doubling",
                                 "hierarchical:direct,ring", "hierarchical:ring,ring"}) {
     EngineJob job(ProcessGrid::with_node_sizes({2, 2}),
                   {.algorithm = algorithm, .verify_schedules = true}, 9);

@@ -186,7 +186,7 @@ std::vector<DeviceCase> all_cases() {
            {1}, {2}, {4}, {1, 1}, {2, 2}, {3, 3}, {2, 1, 1}, {1, 3}}) {
     for (const char* algorithm : {"auto", "native"}) cases.push_back({nodes, algorithm});
     if (nodes.size() == 1) continue;
-    for (const char* cross : {"ring", "direct", "halving_doubling", "tree"}) {
+    for (const char* cross : {"ring", "direct", "halving_doubling"}) {
       cases.push_back({nodes, std::string("hierarchical:native,") + cross});
     }
   }
