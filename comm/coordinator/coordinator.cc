@@ -259,7 +259,7 @@ void Coordinator::handle(int peer, const Frame& frame) {
     case FrameKind::kRecall:
     case FrameKind::kAsk:
     case FrameKind::kNothing:
-      if (frame.key != join_key()) break;  // that join has ended
+      if (frame.key != join_key() && !is_close(frame.key)) break;  // that join has ended
       [[fallthrough]];
     case FrameKind::kOffer:
     case FrameKind::kTake:

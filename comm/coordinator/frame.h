@@ -34,6 +34,7 @@ enum class FrameKind : std::uint8_t {
   kRecall,   ///< Sender to a joined receiver: asks it to refuse the message unless a receive
              ///< matches.
   kAsk,      ///< Receiver to a rank that has joined: asks whether it will send more messages.
+             ///< Closing sender to a receiver: asks whether all offers have reached it.
   kNothing,  ///< Answers kAsk, after all offers: no more messages until all ranks have joined.
   kJoined,   ///< Along the tree to all: rank `least` has joined.
   kInvite,   ///< Along the tree to all: ranks that have joined are invited to the proposals `keys`.

@@ -246,7 +246,11 @@ bool Messages::receive(int peer, const Frame& frame) {
       give(peer, {.kind = FrameKind::kNothing, .key = frame.key});
       return true;
     case FrameKind::kNothing:
-      peers_[peer].silent = frame.key;
+      if (Coordinator::is_close(frame.key)) {
+        unconfirmed_.extract(peer);
+      } else {
+        peers_[peer].silent = frame.key;
+      }
       return true;
     default:
       break;
@@ -320,6 +324,7 @@ void Messages::append_awaited_peers(std::vector<int>& peers) const {
   for (const auto& [message, number, refusal] : transfers_) {
     append(message->kind == Message::Kind::kSend ? message->peer : message->received.source);
   }
+  for (const int peer : unconfirmed_) append(peer);
 }
 
 std::string Messages::describe_wait() const {

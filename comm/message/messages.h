@@ -67,7 +67,8 @@ class Messages final : public MessageFrames {
 
   /// Whether a call waits for another rank or for the transport.
   bool waiting() const {
-    return matching_.has_receives() || unanswered_ > 0 || !transfers_.empty();
+    return matching_.has_receives() || unanswered_ > 0 || !transfers_.empty() ||
+           !unconfirmed_.empty();
   }
   /// Fails calls of this rank that only joined or closed ranks could complete. It must ask these
   /// ranks first, so call it repeatedly while there are any. `joined` includes the ranks in
@@ -75,6 +76,11 @@ class Messages final : public MessageFrames {
   /// and this rank has not joined (but may have closed).
   void end_hopeless(const std::set<int>& joined, const std::set<int>& closed,
                     const ProposalKey& join);
+
+  /// Asks the ranks of other nodes whether all offers of this rank have reached them. `waiting`
+  /// returns true until they have. `close` is the key of the vote that closes this rank. Before:
+  /// this rank sends no more messages.
+  void confirm_offers(const ProposalKey& close);
 
   /// Appends the ranks for which pending calls wait.
   void append_awaited_peers(std::vector<int>& peers) const;
@@ -148,6 +154,7 @@ class Messages final : public MessageFrames {
   std::unordered_map<int, Peer> peers_;
   std::size_t unanswered_ = 0;  // number of sends that wait for kTake
   std::vector<Transfer> transfers_;
+  std::multiset<int> unconfirmed_;    // ranks that have not answered `confirm_offers`, per question
   std::shared_ptr<Message> in_hand_;  // message that is in no list while it is matched
   bool has_closed_ = false;           // whether this rank has closed
   std::vector<std::byte> outgoing_;

@@ -64,6 +64,15 @@ bool Messages::is_silent(int peer, const ProposalKey& join) {
   return from.silent == join;
 }
 
+// The answer follows the offers, while agreement may overtake them on a way through other ranks.
+void Messages::confirm_offers(const ProposalKey& close) {
+  for (const auto& [peer, state] : peers_) {
+    if (state.next_number == 0 || transport_.is_mapped(peer)) continue;
+    unconfirmed_.insert(peer);
+    give(peer, {.kind = FrameKind::kAsk, .key = close});
+  }
+}
+
 Error Messages::hopeless(const Message& receive, const std::set<int>& closed) const {
   const bool is_any = receive.peer == kAnyRank;
   const auto others = static_cast<std::size_t>(transport_.world_size()) - (has_closed_ ? 0 : 1);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -159,6 +160,12 @@ class BucketTable {
   /// ranks may have finished the rejected iteration. A rejected bucket that is not eager keeps its
   /// number, because some ranks may have asked for agreement under this number.
   void remove(BucketId id);
+
+  /// Whether an iteration was rejected, so that messages of it may never be received.
+  bool has_rejected() const {
+    return std::ranges::any_of(
+        buckets_, [](const auto& bucket) { return bucket->state.rejected.has_value(); });
+  }
 
   const Bucket* find(BucketId id) const {
     return id < buckets_.size() && buckets_[id]->owner != nullptr ? buckets_[id].get() : nullptr;

@@ -210,6 +210,7 @@ bool Engine::move_closing() {
     // Once told, other ranks assume that this rank sends no more messages.
     if (joining_.is_busy() || bounced_messages_.has_sends()) return false;
     closing_.tell();
+    messages_.confirm_offers(coordinator_.close_key());
   }
   closing_.decline_invitations();
   if (closing_.has_proposed()) return false;
@@ -312,7 +313,9 @@ Error Engine::closed_error() const {
 /// Ends the engine in order. Precondition: all ranks have agreed on the end; nothing is in flight.
 void Engine::close() {
   if (failure_) return;
-  if (const auto stray = messages_.take_strays()) log::error(stray->to_string());
+  const auto stray = messages_.take_strays();
+  if (stray) log::error(stray->to_string());
+  has_strays_ = stray || buckets_.has_rejected();
   fail_all(closed_error());
 }
 
@@ -354,10 +357,6 @@ void Engine::fail_device(const Error& error) {
 
 void Engine::fail_with_job(const Error& error) noexcept {
   if (!failure_ && !ended()) fail_all(error);
-}
-
-void Engine::end_with_job() noexcept {
-  if (!ended()) end();
 }
 
 /// Begins the end of the engine with `error`. Performs every step, even if an earlier step throws.

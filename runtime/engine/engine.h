@@ -111,7 +111,9 @@ class Engine {
   /// Fails this group's engine with `error`, because the job has failed with it on all ranks.
   void fail_with_job(const Error& error) noexcept;
   /// Ends this group's engine together with the job's. Precondition: `fail_with_job` was called.
-  void end_with_job() noexcept;
+  void end_with_job() noexcept {
+    if (!ended()) end();
+  }
 
   /// Sets a condition for closing: the engine calls `others_are_over`, which may end engines of
   /// groups, until it returns true, and then closes the job.
@@ -137,6 +139,10 @@ class Engine {
   /// Returns true if the engine has ended and no message in flight uses memory of the engine or of
   /// a caller.
   bool has_let_go() const { return has_let_go_; }
+
+  /// Returns whether the engine has ended in order, but its tags must not be used again, because
+  /// messages to this rank may exist that it has not received.
+  bool has_strays() const { return has_strays_; }
 
   /// Called when the job's engine and transport have ended. The group then uses no memory.
   void stop_with_job() noexcept { gradients_.stop_all(); }
@@ -260,6 +266,7 @@ class Engine {
   bool has_messages_ = false;      // some were in flight at the failure
   bool has_failed_calls_ = false;  // every call submitted before the failure has failed
   bool has_let_go_ = false;
+  bool has_strays_ = false;
   std::atomic<bool> ended_{false};
 };
 

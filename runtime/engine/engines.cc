@@ -158,7 +158,7 @@ bool Engines::poll_groups() noexcept {
     if (!engine.ended()) return false;
     demux_.close(each.place.inbox);
     if (engine.failure()->code == ErrorCode::kShutdown && engine.has_let_go()) {
-      give_back(each.place);
+      give_back(each.place, engine.has_strays());
     } else {
       ended_.push_back(std::move(each));
     }
@@ -250,7 +250,9 @@ GroupPlace Engines::take_place(const GroupCreation& creation) {
   if (free_buckets_.empty() && next_buckets_ == kMostGroups) {
     throw KoloError(
         {.code = ErrorCode::kResources,
-         .what = fmt::format("a rank can be in {} groups at a time; release some", kMostGroups)});
+         .what = fmt::format("a rank can be in {} groups at a time, less one for each group that "
+                             "failed or closed with messages unreceived; release some",
+                             kMostGroups)});
   }
   const GroupLayout layout = layout_of(creation);
   GroupPlace place{.arena_offset = arena_.allocate(layout.total_bytes)};
@@ -272,7 +274,7 @@ void Engines::decide(GroupCreator::Outcome outcome) {
   if (const Error* error = std::get_if<Error>(&outcome.result)) {
     if (proposed.place) {
       demux_.close(proposed.place->inbox);
-      give_back(*proposed.place);
+      give_back(*proposed.place, false);
     }
     return creation.ticket.fail(*error);
   }
@@ -292,9 +294,10 @@ void Engines::decide(GroupCreator::Outcome outcome) {
   creation.ticket.complete();
 }
 
-void Engines::give_back(const GroupPlace& place) {
+void Engines::give_back(const GroupPlace& place, bool has_strays) {
   arena_.release(place.arena_offset);
-  free_buckets_.insert((place.first_bucket - kMaxBuckets) / kGroupBuckets);
+  // A later group with the same tags would receive the strays.
+  if (!has_strays) free_buckets_.insert((place.first_bucket - kMaxBuckets) / kGroupBuckets);
 }
 
 /// Ends all groups, because the job is over. The job's engine shuts down the transport, and with it

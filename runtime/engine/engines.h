@@ -137,7 +137,7 @@ class Engines final : public Pollable {
   GroupCreator::Absent absent_in(ControlDemux::Number group) const;
   void propose(const std::shared_ptr<GroupCreation>& creation);
   void decide(GroupCreator::Outcome outcome);
-  void give_back(const GroupPlace& place);
+  void give_back(const GroupPlace& place, bool has_strays);
   bool close_groups();
   bool abort_groups();
   void end_all(const Error& error) noexcept;

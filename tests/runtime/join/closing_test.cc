@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include "comm/transport/forwarding_transport.h"
 #include "tests/support/engine_job.h"
+#include "tests/support/message_calls.h"
 
 namespace kolo {
 namespace {
@@ -130,6 +132,57 @@ TEST(EngineClosing, AGradientThatOneRankNeverHadIsGivenUpWhenAllClose) {
       EXPECT_EQ(job.close(), "") << "seed " << seed;
     }
   }
+}
+
+/// Delays control frames to rank 0 while `is_slow`.
+class SlowTransport final : public ForwardingTransport {
+ public:
+  SlowTransport(std::unique_ptr<Transport> transport, const bool& is_slow)
+      : ForwardingTransport(*transport), transport_(std::move(transport)), is_slow_(is_slow) {}
+
+  void send_control(int peer, std::span<const std::byte> bytes) override {
+    if (peer != 0 || !is_slow_) return below().send_control(peer, bytes);
+    delayed_.emplace_back(bytes.begin(), bytes.end());
+  }
+  bool poll() override {
+    if (!is_slow_) {
+      for (const auto& frame : std::exchange(delayed_, {})) below().send_control(0, frame);
+    }
+    return below().poll();
+  }
+
+ private:
+  const std::unique_ptr<Transport> transport_;
+  const bool& is_slow_;
+  std::vector<std::vector<std::byte>> delayed_;
+};
+
+// Agreement of rank 9 goes through rank 1, so it could overtake what rank 9 sends to rank 0.
+TEST(EngineClosing, WaitsForOffersOfMessagesInFlight) {
+  bool is_slow = true;
+  EngineJob job(ProcessGrid::with_node_sizes(std::vector<int>(10, 1)), {}, 18, std::nullopt,
+                {.transport = [&](int rank, std::unique_ptr<Transport> transport) {
+                  if (rank == 9) {
+                    transport = std::make_unique<SlowTransport>(std::move(transport), is_slow);
+                  }
+                  return transport;
+                }});
+  std::vector<float> data(16'000, 9);
+  const auto sent = test::send(job, 9, 0, data, 4);
+  job.run_until([&] { return sent->is_over(); });
+  std::vector<std::shared_ptr<Operation>> ends;
+  for (int rank = 0; rank < 10; ++rank) {
+    ends.push_back(job.submit(rank, {.kind = OperationKind::kClose}));
+  }
+  testing::internal::CaptureStderr();
+  job.poll(20'000);
+  EXPECT_TRUE(std::ranges::none_of(ends, [](const auto& end) { return end->ticket->done(); }));
+  is_slow = false;
+  job.finish(ends);
+  for (const auto& end : ends) EXPECT_EQ(error_of(*end), "");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("rank 9 sends 16000 elements of float32 with tag 4 to rank 0, which has "
+                        "closed without receiving them"));
 }
 
 }  // namespace
