@@ -345,7 +345,6 @@ std::string Messages::describe_wait() const {
 // --- The end of a job ---------------------------------------------------------------------------
 
 std::optional<Error> Messages::take_strays() {
-  transport_.abandon({.bucket = bucket_});
   const EarlyOffer* first = nullptr;
   std::size_t count = 0;
   matching_.for_each_offer([&](const EarlyOffer& early) {
@@ -365,7 +364,7 @@ std::optional<Error> Messages::take_strays() {
                        (count > 1 ? fmt::format(" and {} more", count - 1) : "")};
 }
 
-void Messages::fail_all(const Error& error) noexcept {
+void Messages::fail_all(const Error& error) {
   matching_.for_each_receive([&](Message& receive) { receive.fail(error); });
   matching_.clear();
   for (auto& [peer, state] : peers_) {
@@ -374,16 +373,21 @@ void Messages::fail_all(const Error& error) noexcept {
   }
   unanswered_ = 0;
   if (in_hand_ != nullptr) std::exchange(in_hand_, nullptr)->fail(error);
+  transport_.abandon({.bucket = bucket_});
 }
 
-bool Messages::fail_transfers(const Error& error) noexcept {
-  // A transfer that a group's transport cannot cancel stays listed until the job's transport ends.
+bool Messages::let_go(const Error& error) noexcept {
   std::erase_if(transfers_, [&](const Transfer& transfer) {
-    const bool is_over = transport_.cancel(transfer.message->transfer);
+    if (!transport_.cancel(transfer.message->transfer)) return false;
     transfer.message->fail(error);
-    return is_over;
+    return true;
   });
   return transfers_.empty();
+}
+
+void Messages::fail_transfers(const Error& error) noexcept {
+  for (const Transfer& transfer : transfers_) transfer.message->fail(error);
+  transfers_.clear();
 }
 
 }  // namespace kolo

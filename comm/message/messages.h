@@ -88,14 +88,17 @@ class Messages final : public MessageFrames {
   std::string describe_wait() const;
 
   /// Returns an error about messages to this rank that were never received, if any. Called at the
-  /// agreed end of the job; afterwards the transport does not report such messages.
+  /// agreed end of the job or group.
   std::optional<Error> take_strays();
 
-  /// After the job has failed: fails all calls except those whose buffers the transport still uses.
-  void fail_all(const Error& error) noexcept;
-  /// Cancels and fails the calls with transfers in progress. Called after `fail_all`. Returns
-  /// whether the transport has released all buffers.
-  bool fail_transfers(const Error& error) noexcept;
+  /// After the job has ended or failed: fails all calls except those whose buffers the transport
+  /// still uses. Afterwards the transport does not report messages that were never received.
+  void fail_all(const Error& error);
+  /// Cancels transfers in progress, and fails those whose buffers the transport has released.
+  /// Returns whether these are all. Called after `fail_all`, repeatedly.
+  bool let_go(const Error& error) noexcept;
+  /// Fails all transfers. Called after `fail_all`, when the transport has ended.
+  void fail_transfers(const Error& error) noexcept;
 
   /// Bytes of elements sent to other nodes so far.
   std::uint64_t network_bytes() const { return network_bytes_.load(std::memory_order_relaxed); }

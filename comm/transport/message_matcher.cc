@@ -1,5 +1,6 @@
 #include "comm/transport/message_matcher.h"
 
+#include <algorithm>
 #include <string>
 
 namespace kolo {
@@ -11,6 +12,17 @@ const UnexpectedMessage* MessageMatcher::find_stray(const AbandonedRuns& abandon
     }
   }
   return nullptr;
+}
+
+bool MessageMatcher::cancel(Completion& receive) noexcept {
+  for (auto& receives : posted_) {
+    const auto posted = std::ranges::find(receives, &receive, &PostedReceive::done);
+    if (posted == receives.end()) continue;
+    receives.erase(posted);
+    receive.state = Completion::State::kIdle;
+    return true;
+  }
+  return false;
 }
 
 void MessageMatcher::cancel() noexcept {

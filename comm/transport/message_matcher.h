@@ -74,6 +74,9 @@ class MessageMatcher {
     return take(unexpected_[peer], tag);
   }
 
+  /// Removes a posted receive and makes it idle. Returns false if it is not posted.
+  bool cancel(Completion& receive) noexcept;
+
   /// Keeps a receive that cannot complete any more, until `cancel` makes it idle.
   void abandon(const PostedReceive& receive) { abandoned_.push_back(receive.done); }
 

@@ -41,6 +41,10 @@ class ShmTransport final : public Transport {
   void isend(int peer, const Tag& tag, std::span<const std::byte> data, Completion& done) override;
   void irecv(int peer, const Tag& tag, std::span<std::byte> data, Completion& done) override;
   void abandon(const Tag& first) override { abandoned_.add(first); }
+  /// Cancels receives whose messages have not begun to arrive.
+  bool cancel(Completion& done) override {
+    return done.state != Completion::State::kPending || matcher_.cancel(done);
+  }
   void send_control(int peer, std::span<const std::byte> bytes) override;
   bool receive_control(ControlFrame& frame) override;
 

@@ -37,15 +37,15 @@ void GradientSet::end() noexcept {
     } catch (const KoloError&) {
       // The set has failed.
     }
-    if (!iterations.failed()) {
-      const std::string why = fmt::format(
-          "it destroyed gradient set '{}' in the middle of an iteration, {}", set_state_->name(),
-          unmarked.empty() ? fmt::format("which is not over after {} ms", limit.count())
-                           : "without " + iterations.names_of(unmarked));
-      log::error("left the job: " + why);
-      owner_->abort(why);
-    }
-    iterations.await_stop(&owner_->progress_engine());
+    if (iterations.failed() && iterations.await_stop(limit, &owner_->progress_engine())) return;
+    const std::string why = fmt::format(
+        "it destroyed gradient set '{}' in the middle of an iteration, {}", set_state_->name(),
+        unmarked.empty() || iterations.failed()
+            ? fmt::format("which is not over after {} ms", limit.count())
+            : "without " + iterations.names_of(unmarked));
+    log::error("left the job: " + why);
+    owner_->abort(why);
+    iterations.await_stop(std::chrono::milliseconds(0), &owner_->progress_engine());
   } catch (const std::exception& e) {
     // The driving thread is stuck in a call, and the watchdog ends the job.
     log::error(fmt::format("destroying gradient set '{}': {}", set_state_->name(), e.what()));

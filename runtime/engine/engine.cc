@@ -367,7 +367,7 @@ void Engine::fail_all(const Error& error) noexcept {
   succeeds([&] { executor_.cancel(); });
   if (!is_orderly && coordinator_.has_told()) succeeds([&] { transport_.say_goodbye(); });
   if (!is_orderly) succeeds([&] { abort_device(); });
-  messages_.fail_all(error);
+  succeeds([&] { messages_.fail_all(error); });
   bounced_messages_.fail_all(error);
   for (const Submission& submission : drained_) refuse(submission, error);  // left over by `absorb`
   const Duration linger_for = transport_.world_size() > 1 ? kLinger : Duration::zero();
@@ -422,14 +422,26 @@ void Engine::end() noexcept {
   if (!succeeds([&] { transport_.shutdown(is_orderly); })) {
     succeeds([&] { transport_.shutdown(false); });
   }
-  succeeds([&] { has_let_go_ = executor_.let_go(); });
-  has_let_go_ &= messages_.fail_transfers(*failure_);
-  fail_calls();
-  const bool is_of_job = group_.empty();  // The job's transport has ended.
-  if (has_let_go_ || is_of_job) gradients_.stop_all();
+  if (!let_go() && group_.empty()) stop();  // The job's transport has ended.
   queue_.close();
   absorb();
   ended_.store(true, std::memory_order_release);
+}
+
+bool Engine::let_go() noexcept {
+  if (has_let_go_) return true;
+  bool is_over = false;
+  succeeds([&] { is_over = executor_.let_go(); });
+  is_over &= messages_.let_go(*failure_);
+  if (is_over) stop();
+  return is_over;
+}
+
+void Engine::stop() noexcept {
+  has_let_go_ = true;
+  messages_.fail_transfers(*failure_);
+  fail_calls();
+  gradients_.stop_all();
 }
 
 }  // namespace kolo

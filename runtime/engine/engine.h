@@ -136,16 +136,16 @@ class Engine {
   bool is_closing() const { return closing_.has_begun(); }
   /// Returns true if every operation that this rank has begun is over.
   bool has_ended_own() const { return closing_.has_proposed() || ended(); }
-  /// Returns true if the engine has ended and no message in flight uses memory of the engine or of
-  /// a caller.
+  /// Cancels messages in flight. Returns true once none uses memory of the engine or of a caller;
+  /// then all calls have failed. Precondition: the engine has ended.
+  bool let_go() noexcept;
   bool has_let_go() const { return has_let_go_; }
-
+  /// Fails all calls. Called when the job's engine and transport have ended, so nothing uses their
+  /// memory.
+  void stop() noexcept;
   /// Returns whether the engine has ended in order, but its tags must not be used again, because
   /// messages to this rank may exist that it has not received.
   bool has_strays() const { return has_strays_; }
-
-  /// Called when the job's engine and transport have ended. The group then uses no memory.
-  void stop_with_job() noexcept { gradients_.stop_all(); }
 
   /// Sets a function that planning calls now and then. It may call `answer_pings`, but no other
   /// function of the engine.

@@ -128,7 +128,9 @@ bool Engines::has_submissions() const {
 bool Engines::idle() const {
   return job_.idle() && submitted_.empty() && proposed_.empty() &&
          std::ranges::all_of(groups_,
-                             [](const Holding& each) { return each.group->engine().idle(); });
+                             [](const Holding& each) { return each.group->engine().idle(); }) &&
+         std::ranges::all_of(ended_,
+                             [](const Holding& each) { return each.group->engine().has_let_go(); });
 }
 
 bool Engines::device_busy() const {
@@ -157,11 +159,13 @@ bool Engines::poll_groups() noexcept {
     if (is_told && !std::exchange(each.has_told_loss, true)) report_loss(*each.group);
     if (!engine.ended()) return false;
     demux_.close(each.place.inbox);
-    if (engine.failure()->code == ErrorCode::kShutdown && engine.has_let_go()) {
-      give_back(each.place, engine.has_strays());
-    } else {
-      ended_.push_back(std::move(each));
-    }
+    ended_.push_back(std::move(each));
+    return true;
+  });
+  std::erase_if(ended_, [&](const Holding& each) {
+    Engine& engine = each.group->engine();
+    if (!engine.let_go() || engine.failure()->code != ErrorCode::kShutdown) return false;
+    give_back(each.place, engine.has_strays());
     return true;
   });
   return moved;
@@ -318,8 +322,8 @@ void Engines::end_all(const Error& error) noexcept {
     }
   }
   if (!job_.ended()) return;
-  for (const Holding& each : groups_) each.group->engine().stop_with_job();
-  for (const Holding& each : ended_) each.group->engine().stop_with_job();
+  for (const Holding& each : groups_) each.group->engine().stop();
+  for (const Holding& each : ended_) each.group->engine().stop();
 }
 
 }  // namespace kolo

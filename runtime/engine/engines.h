@@ -157,7 +157,7 @@ class Engines final : public Pollable {
   std::vector<std::shared_ptr<GroupCreation>> drained_;
   std::map<std::uint64_t, Proposed> proposed_;  // by the id of the creating rank
   std::vector<Holding> groups_;
-  std::vector<Holding> ended_;  // their memory may still receive messages
+  std::vector<Holding> ended_;  // failed, or with messages in flight; peers may use their places
   std::vector<std::byte> framed_;
 };
 

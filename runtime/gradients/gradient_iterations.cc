@@ -250,9 +250,10 @@ bool GradientIterations::finish(std::chrono::milliseconds timeout,
   return wait_until(Deadline(timeout), progress_engine, settled, mutex_, changed_) && !failed();
 }
 
-void GradientIterations::await_stop(ProgressEngine* progress_engine) {
+bool GradientIterations::await_stop(std::chrono::milliseconds timeout,
+                                    ProgressEngine* progress_engine) {
   const auto settled = [this] { return failed() && running_ == 0; };
-  wait_until(Deadline(std::chrono::milliseconds(0)), progress_engine, settled, mutex_, changed_);
+  return wait_until(Deadline(timeout), progress_engine, settled, mutex_, changed_);
 }
 
 std::vector<std::size_t> GradientIterations::unmarked() const {

@@ -77,8 +77,9 @@ class GradientIterations {
   /// timeout.
   bool finish(std::chrono::milliseconds timeout, ProgressEngine* progress_engine)
       KOLO_EXCLUDES(mutex_);
-  /// Waits until a failing set has failed and none of its buckets runs.
-  void await_stop(ProgressEngine* progress_engine) KOLO_EXCLUDES(mutex_);
+  /// Waits until a failing set has failed and none of its buckets runs. Returns false on timeout.
+  bool await_stop(std::chrono::milliseconds timeout, ProgressEngine* progress_engine)
+      KOLO_EXCLUDES(mutex_);
   /// Returns whether `wait` on a stream would return at once.
   bool all_enqueued() const KOLO_EXCLUDES(mutex_);
 

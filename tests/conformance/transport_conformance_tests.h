@@ -347,6 +347,30 @@ TEST_P(TransportConformance, AMessageTooLongForItsBufferIsAFailure) {
   }
 }
 
+TEST_P(TransportConformance, ACancelledReceiveTakesNoMessage) {
+  const int last = world_size() - 1;
+  const auto sent = pattern(0, last, 1000);
+  std::vector<std::byte> cancelled(1000), received(1000);
+  Completion first, second, send;
+  run_phase(
+      [&](int self) {
+        if (self == last) {
+          rank(last).irecv(0, numbered(0, 1), cancelled, first);
+          EXPECT_TRUE(rank(last).cancel(first));
+          EXPECT_EQ(first.state, Completion::State::kIdle);
+          rank(last).irecv(0, numbered(0, 1), received, second);
+        }
+        if (self == 0) rank(0).isend(last, numbered(0, 1), sent, send);
+      },
+      [&](int self) {
+        return (self != last || second.state == Completion::State::kDone) &&
+               (self != 0 || send.state == Completion::State::kDone);
+      });
+  EXPECT_EQ(received, sent);
+  EXPECT_EQ(cancelled, std::vector<std::byte>(1000));
+  EXPECT_TRUE(rank(last).cancel(second));
+}
+
 TEST_P(TransportConformance, MemoryBeyondTheArenaIsRefused) {
   Transport& transport = rank(0);
   EXPECT_EQ(transport.memory(0).size(), kSuiteLimits.arena_bytes);

@@ -58,6 +58,8 @@ class GroupJob {
   Engine& engine(int rank) { return at(rank).engine; }
   Device& device(int rank) { return *at(rank).device; }
   Engines& engines(int rank) { return at(rank).engines; }
+  /// See `InProcessHub::complete_sends_on_receipt`.
+  void complete_sends_on_receipt() { hub_.complete_sends_on_receipt(); }
   /// Stops polling the engines of a rank.
   void freeze(int rank) { at(rank).is_frozen = true; }
 

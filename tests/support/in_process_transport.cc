@@ -130,6 +130,9 @@ class InProcessTransport final : public Transport {
   }
 
   void abandon(const Tag& first) override { abandoned_.add(first); }
+  bool cancel(Completion& done) override {
+    return done.state != Completion::State::kPending || matcher_.cancel(done);
+  }
 
   void send_control(int peer, std::span<const std::byte> bytes) override {
     if (closed_) return;
