@@ -188,4 +188,13 @@ bool DeviceRun::has_turns_under_way() const {
   });
 }
 
+bool DeviceRun::let_go(Transport& transport) {
+  bool has_let_go = true;
+  for (OnDevice& step : steps) {
+    if (!step.launch) continue;
+    for (Completion& turn : step.launch->turns) has_let_go &= transport.cancel(turn);
+  }
+  return has_let_go;
+}
+
 }  // namespace kolo

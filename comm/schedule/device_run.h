@@ -65,6 +65,8 @@ class DeviceRun {
   /// Returns a range of kBucket or kUser as the elements of a codec.
   CodecElements elements(const Range& range) const;
   bool has_turns_under_way() const;
+  /// Cancels messages in flight of native steps. Returns whether none is left.
+  bool let_go(Transport& transport);
 
   const Schedule& schedule;
   const Binding& binding;

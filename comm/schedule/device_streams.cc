@@ -23,14 +23,15 @@ void LazyCommunicator::expect(BucketId bucket, std::uint64_t iteration) {
           .bucket = bucket,
           .iteration = static_cast<std::uint32_t>(iteration),
           .ordinal = kUniqueId};
-  if (is_first()) return;
-  unique_id_.resize(connector_.unique_id_bytes());
-  messages_.resize(1);
-  transport_.irecv(0, tag_, unique_id_, messages_.front());
 }
 
 void LazyCommunicator::start() {
-  if (std::exchange(is_started_, true) || !is_first() || state_ != State::kExpected) return;
+  if (std::exchange(is_started_, true) || state_ != State::kExpected) return;
+  if (!is_first()) {
+    unique_id_.resize(connector_.unique_id_bytes());
+    messages_.resize(1);
+    return transport_.irecv(0, tag_, unique_id_, messages_.front());
+  }
   unique_id_ = connector_.make_unique_id();
   messages_.resize(static_cast<std::size_t>(transport_.world_size()) - 1);
   for (int peer = 1; peer < transport_.world_size(); ++peer) {
@@ -57,6 +58,12 @@ std::unique_ptr<DeviceCommunicator> LazyCommunicator::poll() {
 void LazyCommunicator::give_up() {
   connecting_.reset();
   state_ = State::kOver;
+}
+
+bool LazyCommunicator::let_go() {
+  bool has_let_go = true;
+  for (Completion& message : messages_) has_let_go &= transport_.cancel(message);
+  return has_let_go;
 }
 
 namespace {

@@ -22,8 +22,8 @@ namespace kolo {
 ///
 ///   idle --expect--> expected --unique id arrives--> connecting --> connected
 ///
-/// Rank 0 makes the unique id. It sends the id to the other ranks when such a bucket starts,
-/// because then all ranks have called `expect` and posted the receive.
+/// Rank 0 makes the unique id and sends it to the other ranks when such a bucket starts. Until then
+/// no message is in flight, so a group that never starts one leaves nothing behind.
 ///
 /// Threads: the executor's. Never blocks.
 class LazyCommunicator {
@@ -47,6 +47,8 @@ class LazyCommunicator {
   bool is_busy() const { return is_started_ && state_ != State::kOver; }
   /// Ends a connection in progress and prevents later ones.
   void give_up();
+  /// Cancels messages in flight. Returns whether none is left.
+  bool let_go();
 
  private:
   enum class State : std::uint8_t { kIdle, kExpected, kConnecting, kOver };
@@ -129,6 +131,8 @@ class DeviceStreams {
   /// Begins or continues to abort the communicators, so that enqueued work ends, and forgets this
   /// work. Returns true once all aborts are complete.
   bool abort();
+  /// Cancels messages in flight, except those of runs. Returns whether none is left.
+  bool let_go() { return !late_world_ || late_world_->let_go(); }
   /// Advances the orderly shutdown of the communicators. Collective: all ranks call it. Returns
   /// true once it is complete.
   bool finalize();

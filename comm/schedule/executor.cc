@@ -399,9 +399,10 @@ bool Executor::has_messages_in_flight() const {
 }
 
 bool Executor::let_go() {
-  bool has_let_go = true;
+  bool has_let_go = streams_ == nullptr || streams_->let_go();
   for (const auto& run : runs_) {
     if (!run) continue;
+    if (run->device) has_let_go &= run->device->let_go(transport_);
     for (Completion& message : run->completions) has_let_go &= transport_.cancel(message);
   }
   return has_let_go;

@@ -72,48 +72,84 @@ void write_and_mark(Member& member, int rank, int iteration, std::mt19937& rando
   }
 }
 
+std::unique_ptr<GroupJob> make_job(std::uint64_t seed, HostConnections& connections) {
+  return std::make_unique<GroupJob>(
+      ProcessGrid::with_node_sizes({2, 2}), seed, std::size_t{4} << 20,
+      Options{.device_fusion_bytes = 400, .arena_bytes = GroupJob::kJobArena},
+      [seed](int rank) {
+        return std::make_unique<SeededHostDevice>(seed * 10 + static_cast<std::uint64_t>(rank));
+      },
+      &connections);
+}
+
+std::vector<Member> begin_members(GroupJob& job,
+                                  const std::vector<std::shared_ptr<GroupEngine>>& groups,
+                                  bool is_in_arena) {
+  std::vector<Member> members;
+  for (const auto& group : groups) members.push_back(begin_member(job, *group, is_in_arena));
+  job.run_until([&] {
+    return std::ranges::all_of(members,
+                               [](const Member& each) { return each.set->registration().done(); });
+  });
+  return members;
+}
+
+/// Runs an iteration on all members and checks the averages.
+void expect_averages(GroupJob& job, std::vector<Member>& members, int iteration,
+                     std::mt19937& random) {
+  for (int rank = 0; rank < 3; ++rank) {
+    write_and_mark(members[static_cast<std::size_t>(rank)], rank, iteration, random);
+  }
+  job.run_until([&] {
+    return std::ranges::all_of(members, [](const Member& each) { return each.engine->idle(); });
+  });
+  for (const Member& member : members) {
+    ASSERT_TRUE(member.set->iterations().wait(std::chrono::milliseconds(1)));
+    for (std::size_t gradient = 0; gradient < kElements.size(); ++gradient) {
+      const auto* const average = static_cast<const float*>(member.set->view(gradient).data);
+      for (std::size_t i = 0; i < kElements[gradient]; ++i) {
+        ASSERT_EQ(average[i], element(1, gradient, i, iteration)) << "gradient " << gradient;
+      }
+    }
+  }
+}
+
 TEST(DeviceCommunicators, AverageGradients) {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     HostConnections connections;
-    GroupJob job(
-        ProcessGrid::with_node_sizes({2, 2}), seed, std::size_t{4} << 20,
-        {.device_fusion_bytes = 400, .arena_bytes = GroupJob::kJobArena},
-        [seed](int rank) {
-          return std::make_unique<SeededHostDevice>(seed * 10 + static_cast<std::uint64_t>(rank));
-        },
-        &connections);
-    const auto groups = job.create_all(kMembers);
+    const auto job = make_job(seed, connections);
+    const auto groups = job->create_all(kMembers);
     std::mt19937 random(static_cast<unsigned>(seed));
-    std::vector<Member> members;
-    for (const auto& group : groups) members.push_back(begin_member(job, *group, seed % 2 == 0));
-    job.run_until([&] {
-      return std::ranges::all_of(
-          members, [](const Member& each) { return each.set->registration().done(); });
-    });
+    std::vector<Member> members = begin_members(*job, groups, seed % 2 == 0);
     for (Member& member : members) {
       member.set->registration().wait(std::chrono::milliseconds(1));
       EXPECT_FALSE(member.engine->native_in_nodes()) << "a group has one communicator, of all";
     }
     for (int iteration = 0; iteration < 3; ++iteration) {
-      for (int rank = 0; rank < 3; ++rank) {
-        write_and_mark(members[static_cast<std::size_t>(rank)], rank, iteration, random);
-      }
-      job.run_until([&] {
-        return std::ranges::all_of(members, [](const Member& each) { return each.engine->idle(); });
-      });
-      for (const Member& member : members) {
-        ASSERT_TRUE(member.set->iterations().wait(std::chrono::milliseconds(1)));
-        for (std::size_t gradient = 0; gradient < kElements.size(); ++gradient) {
-          const auto* const average = static_cast<const float*>(member.set->view(gradient).data);
-          for (std::size_t i = 0; i < kElements[gradient]; ++i) {
-            ASSERT_EQ(average[i], element(1, gradient, i, iteration)) << "gradient " << gradient;
-          }
-        }
-      }
+      expect_averages(*job, members, iteration, random);
     }
     EXPECT_EQ(connections.connected(), 1U);
   }
+}
+
+// The first group only plans, and the next group has the same tags.
+TEST(DeviceCommunicators, AGroupThatClosesBeforeItConnectsTakesNothingOfTheNext) {
+  HostConnections connections;
+  const auto job = make_job(7, connections);
+  std::mt19937 random(7);
+  auto groups = job->create_all(kMembers);
+  begin_members(*job, groups, true);
+  for (const auto& group : groups) {
+    GroupJob::submit(group->engine(), {.kind = OperationKind::kClose});
+  }
+  job->run_until([&] {
+    return std::ranges::all_of(groups, [](const auto& each) { return each->engine().ended(); });
+  });
+  groups = job->create_all(kMembers);
+  std::vector<Member> members = begin_members(*job, groups, true);
+  expect_averages(*job, members, 0, random);
+  EXPECT_EQ(connections.connected(), 1U);
 }
 
 }  // namespace
