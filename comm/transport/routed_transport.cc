@@ -19,10 +19,23 @@ RoutedTransport::RoutedTransport(std::unique_ptr<Transport> local,
 
 void RoutedTransport::commit(std::size_t offset, std::size_t bytes, const Pause& pause) {
   local_->commit(offset, bytes, pause);
-  network_->expect_messages_in(local_->memory(rank()).subspan(offset, bytes));
+  const MutexLock lock(mutex_);
+  committed_.push_back(local_->memory(rank()).subspan(offset, bytes));
+  has_committed_.store(true, std::memory_order_release);
+}
+
+void RoutedTransport::tell_committed() {
+  std::vector<std::span<std::byte>> committed;
+  {
+    const MutexLock lock(mutex_);
+    committed.swap(committed_);
+    has_committed_.store(false, std::memory_order_relaxed);
+  }
+  for (const std::span<std::byte> memory : committed) network_->expect_messages_in(memory);
 }
 
 bool RoutedTransport::poll() {
+  if (has_committed_.load(std::memory_order_acquire)) tell_committed();
   const bool local_moved = local_->poll();
   const bool network_moved = network_->poll();
   note_failure();

@@ -2,9 +2,11 @@
 
 #include <poll.h>
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
+#include "comm/base/mutex.h"
 #include "comm/transport/control_frames.h"
 #include "comm/transport/forwarding_transport.h"
 
@@ -44,6 +46,7 @@ class RoutedTransport final : public ForwardingTransport {
     return false;
   }
 
+  /// The next `poll` tells the network, which only the driving thread may call.
   void commit(std::size_t offset, std::size_t bytes, const Pause& pause) override;
 
   bool poll() override;
@@ -66,6 +69,7 @@ class RoutedTransport final : public ForwardingTransport {
     if (local_->is_mapped(peer)) return *local_;
     return *network_;
   }
+  void tell_committed();
   void note_failure();
   void list_wake_fds();
 
@@ -74,6 +78,9 @@ class RoutedTransport final : public ForwardingTransport {
   std::vector<pollfd> waited_;  // the descriptors of `wake_fds()`, which `sleep` polls
   std::optional<Error> failure_;
   ForeignFrames foreign_;
+  Mutex mutex_;
+  std::vector<std::span<std::byte>> committed_ KOLO_GUARDED_BY(mutex_);  // the network is not told
+  std::atomic<bool> has_committed_{false};
 };
 
 }  // namespace kolo
