@@ -126,7 +126,7 @@ bool Engines::has_submissions() const {
 }
 
 bool Engines::idle() const {
-  return job_.idle() && submitted_.empty() && proposed_.empty() &&
+  return job_.idle() && submitted_.empty() && !creator_.is_waiting() &&
          std::ranges::all_of(groups_,
                              [](const Holding& each) { return each.group->engine().idle(); }) &&
          std::ranges::all_of(ended_,

@@ -1,6 +1,6 @@
 // Tests groups of whole runtimes, with a thread per rank, as programs use them.
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +13,8 @@
 
 namespace kolo::test {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr std::size_t kSmall = std::size_t{1} << 17;
 
@@ -185,10 +187,10 @@ TEST(RuntimeGroups, ReleasedInDifferentOrdersBlockNobody) {
 TEST(RuntimeGroups, ThatTimeOutGoOnWhenTheyAreCalledAgain) {
   Options options = test_options();
   options.operation_timeout = std::chrono::milliseconds(300);
+  options.stall_abort = std::chrono::minutes(1);
   std::atomic<bool> timed_out{false};
   RuntimeJob(2, options).run([&](Runtime& runtime) {
     if (runtime.rank() == 1) {
-      // The second member does not collect requests, so only its own timeout ends the call.
       std::string error;
       try {
         runtime.group({0, 1}, {.name = "late", .arena_bytes = kSmall});
@@ -203,6 +205,23 @@ TEST(RuntimeGroups, ThatTimeOutGoOnWhenTheyAreCalledAgain) {
     Group group = runtime.group({0, 1}, {.name = "late", .arena_bytes = kSmall});
     group_sums(group, runtime.rank());
   });
+}
+
+// The collecting rank has no work of its own, so only the proposal can keep it awake.
+TEST(RuntimeGroups, AreJudgedByACollectingRankThatMakesNoCall) {
+  Options options = test_options();
+  options.operation_timeout = std::chrono::seconds(20);
+  options.stall_abort = std::chrono::milliseconds(200);
+  std::atomic<bool> is_over{false};
+  std::string error;
+  RuntimeJob(2, options).run([&](Runtime& runtime) {
+    if (runtime.rank() == 0) return is_over.wait(false);
+    error = error_of([&] { runtime.group({0, 1}, {.name = "late", .arena_bytes = kSmall}); });
+    is_over = true;
+    is_over.notify_all();
+  });
+  EXPECT_THAT(error, HasSubstr("stall: group 'late' [0, 1]: "));
+  EXPECT_THAT(error, HasSubstr("rank 0 of the job has not created it"));
 }
 
 /// Throws unless `call` fails with this code, and the group is named in the error's field and text.
