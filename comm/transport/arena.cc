@@ -248,20 +248,22 @@ bool Arena::populate_in_parts(std::size_t offset, std::size_t bytes, const Pause
   return true;
 }
 
-bool Arena::is_committed(std::size_t begin, std::size_t end) const {
-  const auto after = committed_.upper_bound(begin);
-  return after != committed_.begin() && std::prev(after)->second >= end;
+bool Arena::Ranges::contain(std::size_t begin, std::size_t end) const {
+  const MutexLock lock(mutex_);
+  const auto after = ranges_.upper_bound(begin);
+  return after != ranges_.begin() && std::prev(after)->second >= end;
 }
 
-void Arena::set_committed(std::size_t begin, std::size_t end) {
-  auto at = committed_.upper_bound(begin);
-  if (at != committed_.begin() && std::prev(at)->second >= begin) --at;
-  while (at != committed_.end() && at->first <= end) {
+void Arena::Ranges::add(std::size_t begin, std::size_t end) {
+  const MutexLock lock(mutex_);
+  auto at = ranges_.upper_bound(begin);
+  if (at != ranges_.begin() && std::prev(at)->second >= begin) --at;
+  while (at != ranges_.end() && at->first <= end) {
     begin = std::min(begin, at->first);
     end = std::max(end, at->second);
-    at = committed_.erase(at);
+    at = ranges_.erase(at);
   }
-  committed_.emplace(begin, end);
+  ranges_.emplace(begin, end);
 }
 
 void Arena::commit(std::size_t offset, std::size_t bytes, const Pause& pause,
@@ -270,7 +272,7 @@ void Arena::commit(std::size_t offset, std::size_t bytes, const Pause& pause,
     throw_error(ErrorCode::kResources, "the arena needs " + std::to_string(offset + bytes) +
                                            " bytes and is limited to " + std::to_string(size()));
   }
-  if (bytes == 0 || is_committed(offset, offset + bytes)) return;
+  if (bytes == 0 || committed_->contain(offset, offset + bytes)) return;
   // The kernel kills a process rather than refuse memory that does not fit. Therefore available
   // memory is checked first, and again before each part, because other ranks also allocate.
   int failed = populate_in_parts(offset, bytes, pause, root) ? 0 : 1;
@@ -280,7 +282,7 @@ void Arena::commit(std::size_t offset, std::size_t bytes, const Pause& pause,
       throw_resources("the arena needs " + std::to_string(bytes) + " bytes of memory");
     }
   }
-  set_committed(offset, offset + bytes);
+  committed_->add(offset, offset + bytes);
 }
 
 }  // namespace kolo

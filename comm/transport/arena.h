@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 
 #include "comm/base/clock.h"
+#include "comm/base/mutex.h"
 #include "comm/base/unique_handle.h"
 
 namespace kolo {
@@ -36,7 +38,7 @@ AvailableMemory available_memory(const std::filesystem::path& root = "/");
 /// entirely in a range are requested. The committing process touches the pages first, so they are
 /// on its NUMA node.
 ///
-/// Threads: one. Users synchronise access to the contents.
+/// Threads: any for `commit`, also concurrently. Users synchronise access to the contents.
 class Arena {
  public:
   /// Creates an arena. `bytes` is a multiple of the page size.
@@ -73,12 +75,20 @@ class Arena {
   /// Checks that the missing pages of the range fit in the available memory. Errors: as `commit`.
   void check_available(std::size_t offset, std::size_t bytes,
                        const std::filesystem::path& root) const;
-  bool is_committed(std::size_t begin, std::size_t end) const;
-  void set_committed(std::size_t begin, std::size_t end);
+
+  class Ranges {  // of bytes; any thread
+   public:
+    bool contain(std::size_t begin, std::size_t end) const KOLO_EXCLUDES(mutex_);
+    void add(std::size_t begin, std::size_t end) KOLO_EXCLUDES(mutex_);
+
+   private:
+    mutable Mutex mutex_;
+    std::map<std::size_t, std::size_t> ranges_ KOLO_GUARDED_BY(mutex_);  // disjoint: start -> end
+  };
 
   FileDescriptor fd_;
   std::span<std::byte> memory_;
-  std::map<std::size_t, std::size_t> committed_;  // disjoint ranges: start -> end
+  std::unique_ptr<Ranges> committed_ = std::make_unique<Ranges>();
 };
 
 }  // namespace kolo

@@ -186,7 +186,6 @@ void ShmTransport::commit(std::size_t offset, std::size_t bytes, const Pause& pa
                                   " bytes and is limited to " +
                                   std::to_string(layout_.data_bytes())});
   }
-  const MutexLock lock(commit_mutex_);
   peers_[own_index_]->arena.commit(layout_.data_offset() + offset, bytes, pause);
 }
 

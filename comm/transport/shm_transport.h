@@ -110,7 +110,6 @@ class ShmTransport final : public Transport {
   std::vector<std::unique_ptr<Peer>> peers_;  ///< By local rank; `own_index_` is this rank.
   std::vector<int> local_of_rank_;            ///< By rank; -1 for ranks of other nodes.
   std::size_t own_index_ = 0;
-  Mutex commit_mutex_;  ///< Guards the commits of this rank's arena.
   MessageMatcher matcher_;
   AbandonedRuns abandoned_;
   std::vector<ControlFrame> control_;
