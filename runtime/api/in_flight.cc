@@ -51,7 +51,9 @@ InFlight::InFlight(std::shared_ptr<TicketGroup> group, Engine& engine, What what
 }
 
 InFlight::~InFlight() {
-  if (!state_.done() && uses_memory() && group_->threads.is_of_this_process()) end();
+  const bool is_told = has_ended_well_ || has_told_error_;
+  const bool is_due = !is_told && (state_.done() || uses_memory());
+  if (is_due && group_->threads.is_of_this_process()) end();
   if (!has_ended_well_ || state_.is_watched()) return;
   if (const auto* const operation = std::get_if<std::shared_ptr<Operation>>(&what_)) {
     group_->operations.give_back(*operation);
@@ -66,27 +68,39 @@ void InFlight::note_wait() {
   habit_.waits(std::chrono::steady_clock::now() - begun_at_);
 }
 
+/// Calls `wait`, and notes whether it throws the operation's error.
+template <typename Wait>
+auto InFlight::tell(const Wait& wait) {
+  try {
+    return wait();
+  } catch (const KoloError&) {
+    if (state_.done()) has_told_error_.store(true, std::memory_order_relaxed);
+    throw;
+  }
+}
+
 void InFlight::wait() {
   note_wait();
-  state_.wait_within(group_->limit, group_->progress_engine.get());
+  tell([&] { state_.wait_within(group_->limit, group_->progress_engine.get()); });
   has_ended_well_.store(true, std::memory_order_relaxed);
 }
 
 bool InFlight::wait_for(std::chrono::milliseconds limit) {
   if (limit.count() > 0) note_wait();
-  const bool is_done = state_.wait_at_most(limit, group_->progress_engine.get());
+  const bool is_done =
+      tell([&] { return state_.wait_at_most(limit, group_->progress_engine.get()); });
   if (is_done) has_ended_well_.store(true, std::memory_order_relaxed);
   return is_done;
 }
 
 void InFlight::wait(NativeStream stream) {
   note_wait();
-  state_.order_within(group_->limit, stream, group_->progress_engine.get());
+  tell([&] { state_.order_within(group_->limit, stream, group_->progress_engine.get()); });
 }
 
 bool InFlight::wait_for(std::chrono::milliseconds limit, NativeStream stream) {
   if (limit.count() > 0) note_wait();
-  return state_.order_at_most(limit, stream, group_->progress_engine.get());
+  return tell([&] { return state_.order_at_most(limit, stream, group_->progress_engine.get()); });
 }
 
 Received InFlight::received() {
@@ -136,6 +150,7 @@ bool InFlight::ends_within_limit() noexcept {
 void InFlight::end() noexcept {
   try {
     const bool unwinds = std::uncaught_exceptions() > exceptions_;
+    if (unwinds && state_.done()) return;  // The program has an error already.
     if (!unwinds && ends_within_limit()) return;
     const auto* const message = std::get_if<std::shared_ptr<MessageCall>>(&what_);
     if (message != nullptr && (*message)->kind == Message::Kind::kReceive) {

@@ -64,6 +64,8 @@ class InFlight {
 
  private:
   void note_wait();
+  template <typename Wait>
+  auto tell(const Wait& wait);
   bool uses_memory() const;
   bool ends_within_limit() noexcept;
   void end() noexcept;
@@ -77,6 +79,7 @@ class InFlight {
   TimePoint begun_at_;
   std::atomic<bool> is_waited_for_ = false;
   std::atomic<bool> has_ended_well_ = false;  // a wait saw success; the object may be reused
+  std::atomic<bool> has_told_error_ = false;  // a wait has thrown the operation's error
 };
 
 }  // namespace kolo

@@ -244,6 +244,23 @@ TEST(RuntimeDroppedTickets, WaitForWhatIsInFlight) {
   });
 }
 
+TEST(RuntimeDroppedTickets, LogAnErrorThatNoWaitHasThrown) {
+  for (const bool waits : {false, true}) {
+    ::testing::internal::CaptureStderr();
+    RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
+      std::vector<float> data(runtime.rank() == 0 ? 10 : 11);
+      Ticket ticket = runtime.all_reduce("x", view(data));
+      while (!ticket.done()) std::this_thread::yield();
+      if (waits) require(!error_of([&] { ticket.wait(); }).empty(), "no mismatch");
+    });
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    for (const char* call : {"[10] sum, whose ticket was dropped: agree of 'x'",
+                             "[11] sum, whose ticket was dropped: agree of 'x'"}) {
+      EXPECT_EQ(log.find(call) != std::string::npos, !waits) << log;
+    }
+  }
+}
+
 // Rank 1 might never begin rank 0's operation, so the drop does not wait for it.
 TEST(RuntimeDroppedTickets, LeaveTheJobWhileAnExceptionUnwinds) {
   Texts errors(2);
