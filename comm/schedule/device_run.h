@@ -62,6 +62,10 @@ class DeviceRun {
   /// Writes the current addresses of a native step's ranges to `parts`.
   void point(const Step& step, Parts& parts) const;
   BufferView view(const Range& range) const;
+  /// Returns the scale that native steps leave to kernels.
+  double kernel_scale() const {
+    return binding.scale * static_cast<double>(schedule.averaged_ranks);
+  }
   /// Returns a range of kBucket or kUser as the elements of a codec.
   CodecElements elements(const Range& range) const;
   bool has_turns_under_way() const;

@@ -195,7 +195,7 @@ void DeviceStreams::launch(DeviceRun& run, StepId id, Stream& on) {
       for (const Range& range : step.sources) run.source_addresses.push_back(run.address(range));
       access_.device.kernels().reduce(on, layout.dtype, layout.op, run.address(step.target),
                                       run.source_addresses, step.target.count,
-                                      step.finishes ? run.binding.scale : 1.0);
+                                      step.finishes ? run.kernel_scale() : 1.0);
       break;
     case StepKind::kNative:
       launch_native(run, step, run.steps[id].parts, on);
@@ -229,7 +229,7 @@ void DeviceStreams::launch_native(DeviceRun& run, const Step& step, DeviceRun::P
                                   Stream& on) {
   DeviceCommunicator* const group = group_of(step);
   const DType dtype = run.schedule.layout.dtype;
-  // The step that finishes an average divides it; earlier steps only sum.
+  // A step that does not finish an average only sums.
   const ReduceOp op = run.schedule.layout.op == ReduceOp::kAverage && !step.finishes
                           ? ReduceOp::kSum
                           : run.schedule.layout.op;

@@ -50,6 +50,8 @@ struct Schedule {
   /// Number of flags for each pair of ranks. Equal on all ranks of a node, so that they assign the
   /// same flag numbers to all buckets.
   std::uint32_t flag_count = 0;
+  /// Number of ranks over which native steps average before a kernel does the rest of an average.
+  std::size_t averaged_ranks = 1;
   std::vector<PayloadSlot> payloads = {};  ///< Sorted by offset, contiguous from offset 0.
   std::size_t payload_bytes = 0;           ///< Size of the memory of all payloads in bytes.
   std::vector<Step> steps;

@@ -158,6 +158,8 @@ class ScheduleBuilder {
 
   /// Sets the number of copies of a host bucket's staging memory; see Schedule::staging_turns.
   void set_staging_turns(std::uint32_t turns) { schedule_.staging_turns = turns; }
+  /// Declares that native steps average over `ranks` ranks; see Schedule::averaged_ranks.
+  void average_over(std::size_t ranks) { schedule_.averaged_ranks = ranks; }
   /// Reserves `count` flags, the largest number between any two ranks of this node.
   void reserve_flags(std::uint32_t count) {
     schedule_.flag_count = std::max(schedule_.flag_count, count);

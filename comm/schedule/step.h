@@ -133,8 +133,8 @@ struct Step {
   /// same bytes are written as to `target`. An output may be equal to a source, but must not
   /// overlap a source partly. kExchange and NativeOp use mirrors differently.
   std::vector<Range> mirrors = {};
-  /// This step is the last operation on its elements, so it applies the scale; a native step
-  /// averages. Used by kReduce, kDecode and kNative steps that reduce.
+  /// This step applies the scale, as far as no native step has averaged (Schedule::averaged_ranks);
+  /// a native step averages over its group. Used by kReduce, kDecode and kNative steps that reduce.
   bool finishes = false;
   /// kPack to kExposedInput: peers only unpack the exposed elements. kExpose: the peer only packs
   /// to the exposed elements.

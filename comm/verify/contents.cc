@@ -30,11 +30,11 @@ SymbolicRuns combine(const SymbolicRuns& a, const SymbolicRuns& b) {
     const std::size_t count = std::min(a[i].count - used_a, b[j].count - used_b);
     SymbolicValue sum = a[i].value;
     const std::size_t element = a[i].element + used_a;
-    if (!b[j].value.written() || b[j].element + used_b != element) sum = {};
+    const bool is_alike = b[j].element + used_b == element && b[j].value.divisor == sum.divisor;
+    if (!b[j].value.written() || !is_alike) sum = {};
     for (std::size_t rank = 0; rank < sum.counts.size(); ++rank) {
       sum.counts[rank] = static_cast<std::uint16_t>(sum.counts[rank] + b[j].value.counts[rank]);
     }
-    sum.finishes += b[j].value.finishes;
     result.push_back({count, std::move(sum), element});
     if ((used_a += count) == a[i].count) ++i, used_a = 0;
     if ((used_b += count) == b[j].count) ++j, used_b = 0;

@@ -8,11 +8,12 @@
 
 namespace kolo {
 
-/// The value of an element in the verifier: how often it contains each rank's contribution, and how
-/// often it was scaled. An empty list of counts means that the element was never written.
+/// The value of an element in the verifier: how often it contains each rank's contribution, and by
+/// what it is divided if it is an average. An empty list of counts means that the element was never
+/// written.
 struct SymbolicValue {
   std::vector<std::uint16_t> counts = {};
-  std::uint32_t finishes = 0;
+  std::size_t divisor = 1;
 
   bool written() const { return !counts.empty(); }
   friend bool operator==(const SymbolicValue&, const SymbolicValue&) = default;
@@ -35,7 +36,7 @@ using SymbolicRuns = std::vector<SymbolicRun>;
 
 /// Returns the element-wise sum of `a` and `b`, which have equal lengths. An element of the sum
 /// counts as never written if an operand was never written, or if the operands are different
-/// elements of the bucket.
+/// elements of the bucket or have different divisors.
 SymbolicRuns combine(const SymbolicRuns& a, const SymbolicRuns& b);
 
 /// Whether `a` and `b`, which have equal lengths, hold the same elements with the same values.

@@ -93,6 +93,7 @@ class Play {
     for (Node node : order) {
       if (node >= steps_.size()) {
         play_meeting(meetings.at(node), met);
+        average(meetings.at(node), met);
         continue;
       }
       const Step& line = steps_[node];
@@ -171,7 +172,7 @@ class Play {
   std::optional<std::string> check_part(int rank, const CollectiveSpec::Part& part) {
     SymbolicValue expected{.counts = std::vector<std::uint16_t>(schedules_.size())};
     for (int each : part.contributors) expected.counts[static_cast<std::size_t>(each)] = 1;
-    expected.finishes = part.sums() ? 1 : 0;
+    expected.divisor = part.sums() ? schedules_.size() : 1;
     const Extent extent = in_bucket(part.extent);
     std::size_t offset = extent.offset;
     for (const SymbolicRun& run : read({rank, result_region(), offset, extent.count})) {
@@ -180,13 +181,30 @@ class Play {
                            run.element, offset);
       }
       if (run.value != expected) {
-        return fmt::format("rank {} ends with {} (scaled {} times) in element {}, not with {}",
-                           rank, describe(run.value), run.value.finishes, offset,
-                           describe(expected));
+        return fmt::format("rank {} ends with {} (divided by {}) in element {}, not with {} ({})",
+                           rank, describe(run.value), run.value.divisor, offset, describe(expected),
+                           expected.divisor);
       }
       offset += run.count;
     }
     return std::nullopt;
+  }
+
+  /// Returns the number by which a kernel divides an average. Native steps divide in `average`.
+  std::size_t divisor(Node node) const {
+    const bool divides = steps_[node].finishes && steps_[node].kind != StepKind::kNative;
+    return divides ? schedules_.size() / schedules_[steps_.rank_of(node)].averaged_ranks : 1;
+  }
+
+  /// Divides the output of native steps by the number of ranks that meet.
+  void average(const std::vector<Node>& steps,
+               std::map<Node, std::vector<SymbolicRuns>>& results) const {
+    for (Node node : steps) {
+      if (!steps_[node].finishes) continue;
+      for (SymbolicRuns& part : results[node]) {
+        for (SymbolicRun& run : part) run.value.divisor *= steps.size();
+      }
+    }
   }
 
   /// Writes the result of a step to `target`. Returns the error, if any.
@@ -194,7 +212,7 @@ class Play {
     for (SymbolicRun& run : result) {
       if (!run.value.written())
         return steps_.text(node) + " uses data that no step wrote, or adds up different elements";
-      run.value.finishes += steps_[node].finishes ? 1U : 0U;
+      run.value.divisor *= divisor(node);
     }
     contents_[{target.rank, target.region}].write(target.offset, result);
     return std::nullopt;

@@ -35,21 +35,30 @@ int owner_in_node(const Stage& stage, const std::vector<int>& ranks, std::size_t
   return -1;
 }
 
+/// Whether nodes divide an average before they exchange it, because the sum of a node may exceed
+/// the range of float16. A device library divides by the ranks of its node, so nodes must be equal.
+bool divides_in_nodes(const BucketLayout& layout, const ProcessGrid& grid) {
+  return layout.dtype == DType::kFloat16 && layout.op == ReduceOp::kAverage &&
+         grid.largest_node() > 1 && (!layout.is_on_device() || grid.is_even());
+}
+
 Stage inside_node(const ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid) {
+  const bool divides = grid.num_nodes() == 1 || divides_in_nodes(builder.layout(), grid);
   return {.group = grid.ranks_of_node(grid.node(builder.rank())),
           .extent = stage.extent,
-          .finishes = stage.finishes && grid.num_nodes() == 1,
+          .finishes = stage.finishes && divides,
           .sink = stage.sink};
 }
 
 void append_exchange(ScheduleBuilder& builder, const Stage& stage, const ProcessGrid& grid,
                      AppendStage cross) {
   const DType dtype = builder.layout().dtype;
+  const bool is_divided = divides_in_nodes(builder.layout(), grid);
   const std::vector<std::size_t> cuts = cut_points(stage, grid, dtype);
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
     Stage piece{.group = {},
                 .extent = {cuts[i], cuts[i + 1] - cuts[i]},
-                .finishes = stage.finishes,
+                .finishes = stage.finishes && (builder.layout().is_on_device() || !is_divided),
                 .sink = Sink::kBucket,
                 .node_shares = stage.node_shares};
     for (int node = 0; node < grid.num_nodes(); ++node) {
@@ -69,8 +78,17 @@ ProcessGrid one_rank_per_node(int nodes) {
 
 void append_hierarchical(ScheduleBuilder& builder, const std::vector<Stage>& stages,
                          const ProcessGrid& grid, const IntraNodePhases& local, AppendStage cross) {
+  const bool divides = grid.num_nodes() > 1 && divides_in_nodes(builder.layout(), grid);
+  if (divides && builder.layout().is_on_device()) {
+    builder.average_over(static_cast<std::size_t>(grid.largest_node()));
+  }
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    local.reduce_scatter(builder, inside_node(builder, stages[i], grid));
+    const Stage node = inside_node(builder, stages[i], grid);
+    local.reduce_scatter(builder, node);
+    if (divides && node.size() == 1) {  // Such a node has summed nothing.
+      const Range own = builder.bucket(node.extent.offset, node.extent.count);
+      builder.reduce(own, {own}, node.finishes);
+    }
     if (grid.num_nodes() > 1) append_exchange(builder, stages[i], grid, cross);
     if (i > 0) local.all_gather(builder, inside_node(builder, stages[i - 1], grid));
   }

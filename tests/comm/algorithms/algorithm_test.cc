@@ -98,6 +98,28 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, AlgorithmShapes,
                          testing::ValuesIn(test::all_reduces_in(MemoryKind::kHost)),
                          [](const auto& each) { return test::test_name(each.param); });
 
+// The sum of a node's float16 numbers may exceed their range, so it is divided before it is
+// rounded.
+TEST(Averages, OfFloat16AreDividedBeforeNodesExchangeThem) {
+  const CompileOptions options{.algorithm = "hierarchical:direct,direct", .chunk_bytes = 256};
+  for (int ranks = 1; ranks <= kMostRanksEverywhere; ++ranks) {
+    test::for_each_node_shape(ranks, [&](const std::vector<int>& sizes) {
+      const ProcessGrid grid = ProcessGrid::with_node_sizes(sizes);
+      BucketLayout layout{.count = 331, .dtype = DType::kFloat16, .op = ReduceOp::kAverage};
+      for (const Place& place : kPlaces) {
+        layout.placement = place.placement;
+        layout.out_of_place = place.out_of_place;
+        expect_correct(grid, layout, options, test::shape_text(sizes));
+      }
+      for (const Schedule& schedule : test::compile_all(grid, layout, options)) {
+        const bool sends = has_messages(schedule) && grid.largest_node() > 1;
+        const auto first = std::ranges::find(schedule.steps, StepKind::kReduce, &Step::kind);
+        EXPECT_TRUE(!sends || first->finishes) << test::shape_text(sizes);
+      }
+    });
+  }
+}
+
 TEST(Packing, BeginsWithWhatIsSentFirst) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes({1, 1, 1, 1});
   for (const char* algorithm : {"direct", "ring"}) {

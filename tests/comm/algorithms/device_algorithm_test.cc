@@ -156,14 +156,22 @@ TEST(DeviceAlgorithms, ScaleInTheLibraryWhereItCombinesAllRanks) {
   };
   const ProcessGrid node = ProcessGrid::with_node_sizes({4});
   const ProcessGrid nodes = ProcessGrid::with_node_sizes({2, 2});
-  const auto kinds = [&](const ProcessGrid& grid, const std::string& algorithm) {
-    return finishing(
-        test::compile_all_reduce(0, device_layout(grid, 1), grid, {.algorithm = algorithm}));
+  const auto kinds = [&](const ProcessGrid& grid, const std::string& algorithm,
+                         DType dtype = DType::kFloat32) {
+    BucketLayout layout = device_layout(grid, 2);
+    layout.dtype = dtype;
+    layout.op = ReduceOp::kAverage;
+    return finishing(test::compile_all_reduce(0, layout, grid, {.algorithm = algorithm}));
   };
   EXPECT_EQ(kinds(node, "native"), std::vector{StepKind::kNative});
   EXPECT_EQ(kinds(nodes, "native"), std::vector{StepKind::kNative});
   EXPECT_EQ(kinds(node, "hierarchical:native,ring"), std::vector{StepKind::kNative});
   EXPECT_EQ(kinds(nodes, "hierarchical:native,ring"), std::vector{StepKind::kReduce});
+  // The sum of a node's float16 numbers may exceed their range.
+  EXPECT_EQ(kinds(nodes, "hierarchical:native,direct", DType::kFloat16),
+            (std::vector{StepKind::kNative, StepKind::kReduce}));
+  EXPECT_EQ(kinds(nodes, "hierarchical:native,direct", DType::kBFloat16),
+            std::vector{StepKind::kReduce});
 }
 
 // Each rank sends 2(H-1)/H of its part, in messages that fit into half of the staging memory.

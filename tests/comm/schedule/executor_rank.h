@@ -44,7 +44,7 @@ inline bool sums_in_order(const AlgorithmRequest& request) {
 
 /// Returns the contribution of `rank` to element `index`. It is arbitrary if sums are in order.
 /// Otherwise it is 1 or 2, so that sums and products of a few ranks are exact in every dtype and
-/// order.
+/// order; see `unit_of`.
 inline double contribution(bool in_order, int rank, std::size_t index, std::uint64_t iteration) {
   const std::uint64_t place =
       (static_cast<std::uint64_t>(rank) * 1'000'003 + index) * 8 + iteration;
@@ -53,16 +53,24 @@ inline double contribution(bool in_order, int rank, std::size_t index, std::uint
   return static_cast<double>(place * 0x9e3779b97f4a7c15u >> 40) / (1 << 20) - 8;
 }
 
+/// Returns a factor of contributions that are not in order. The sum of two contributions to a
+/// float16 average may be beyond the range of float16; the average is not, and it is exact.
+inline double unit_of(const BucketLayout& layout, bool in_order, int ranks) {
+  const bool is_average = layout.op == ReduceOp::kAverage && layout.dtype == DType::kFloat16;
+  return is_average && !in_order && ranks <= 5 ? ranks * 0x1.8p12 : 1;
+}
+
 /// Number of elements that are filled and compared per call. One by one is slow without
 /// optimisation.
 inline constexpr std::size_t kMostAtOnce = 256;
 using SomeElements = std::array<double, kMostAtOnce>;
 
 /// Writes the contribution of `rank` to `count` elements from `begin` on.
-inline void contribute(SomeElements& values, bool in_order, int rank, std::size_t begin,
-                       std::size_t count, std::uint64_t iteration) {
+inline void contribute(SomeElements& values, const BucketLayout& layout, bool in_order, int ranks,
+                       int rank, std::size_t begin, std::size_t count, std::uint64_t iteration) {
+  const double unit = unit_of(layout, in_order, ranks);
   for (std::size_t i = 0; i < count; ++i) {
-    values[i] = contribution(in_order, rank, begin + i, iteration);
+    values[i] = unit * contribution(in_order, rank, begin + i, iteration);
   }
 }
 
@@ -73,7 +81,7 @@ inline SomeElements combined(const BucketLayout& layout, bool in_order, int rank
   std::vector<SomeElements> elements(static_cast<std::size_t>(ranks));  // room for any dtype
   std::vector<const void*> sources;
   for (int rank = 0; rank < ranks; ++rank) {
-    contribute(values, in_order, rank, begin, count, iteration);
+    contribute(values, layout, in_order, ranks, rank, begin, count, iteration);
     void* const source = elements[static_cast<std::size_t>(rank)].data();
     reference::convert(layout.dtype, source, DType::kFloat64, values.data(), count, 1.0);
     sources.push_back(source);
@@ -201,7 +209,8 @@ class Rank {
     const Bucket& started = buckets_[bucket];
     SomeElements values;
     for_each_run(started, [&](const Run& run, std::size_t begin) {
-      contribute(values, started.in_order, transport_->rank(), begin, run.count, iteration);
+      contribute(values, started.layout, started.in_order, ranks_, transport_->rank(), begin,
+                 run.count, iteration);
       convert(started.dtype, run.input, DType::kFloat64, values.data(), run.count, 1.0);
       return true;
     });
@@ -275,7 +284,8 @@ class Rank {
                     std::uint64_t iteration) const {
     SomeElements values;
     if (bucket.layout.out_of_place) {
-      contribute(values, bucket.in_order, transport_->rank(), begin, run.count, iteration);
+      contribute(values, bucket.layout, bucket.in_order, ranks_, transport_->rank(), begin,
+                 run.count, iteration);
       SomeElements contributed;
       convert(bucket.dtype, contributed.data(), DType::kFloat64, values.data(), run.count, 1.0);
       if (std::memcmp(run.input, contributed.data(), run.count * size_of(bucket.dtype)) != 0) {

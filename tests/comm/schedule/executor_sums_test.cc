@@ -143,7 +143,8 @@ INSTANTIATE_TEST_SUITE_P(Jobs, ExecutorJobs,
                                          Job{{1, 1, 1, 1}, "halving_doubling"},
                                          Job{{2, 2}, "hierarchical:direct,direct"},
                                          Job{{2, 2}, "hierarchical:direct,ring"},
-                                         Job{{3, 1}, "hierarchical:direct,direct"}));
+                                         Job{{3, 1}, "hierarchical:direct,direct"},
+                                         Job{{3, 2}, "hierarchical:direct,direct"}));
 
 }  // namespace
 }  // namespace kolo

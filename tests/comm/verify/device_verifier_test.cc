@@ -118,16 +118,21 @@ struct Case {
   std::vector<int> nodes;
   std::string algorithm;
   std::vector<std::string> not_found = {};  ///< Mutations that find nothing in this case.
+  DType dtype = DType::kFloat32;
 };
 
 constexpr std::size_t kSlots = 4;  // slots of the smallest part, per direction
 
-Schedules compile_all(const ProcessGrid& grid, const std::string& algorithm, Placement placement) {
-  const std::size_t padding = device_padding(grid, DType::kFloat32);
-  const BucketLayout layout{
-      .count = 4 * padding, .placement = placement, .memory = MemoryKind::kDevice};
+Schedules compile_all(const ProcessGrid& grid, const std::string& algorithm, Placement placement,
+                      DType dtype = DType::kFloat32) {
+  const std::size_t padding = device_padding(grid, dtype);
+  const BucketLayout layout{.count = 4 * padding,
+                            .dtype = dtype,
+                            .op = ReduceOp::kAverage,
+                            .placement = placement,
+                            .memory = MemoryKind::kDevice};
   const CompileOptions options{.algorithm = algorithm,
-                               .device_chunk_bytes = padding * sizeof(float),
+                               .device_chunk_bytes = padding * size_of(dtype),
                                .staging_bytes = kSlots * kWireAlignment};
   return test::compile_all(grid, layout, options);
 }
@@ -136,7 +141,8 @@ class DeviceMutations : public testing::TestWithParam<Case> {};
 
 TEST_P(DeviceMutations, AreCaught) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(GetParam().nodes);
-  const Schedules correct = compile_all(grid, GetParam().algorithm, Placement::kStaged);
+  const Schedules correct =
+      compile_all(grid, GetParam().algorithm, Placement::kStaged, GetParam().dtype);
   EXPECT_EQ(test::expect_caught(correct, grid, CollectiveSpec::all_reduce(grid.world_size()),
                                 kDeviceMutations),
             GetParam().not_found);
@@ -153,6 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
                          {"drop_copy", "reuse_slot_early", "send_from_device", "exceed_staging"}},
                     Case{{2, 2, 2}, "hierarchical:native,ring"},
                     Case{{2, 2, 2}, "hierarchical:native,direct"},
+                    Case{{2, 2, 2}, "hierarchical:native,direct", {}, DType::kFloat16},
                     Case{{3, 1, 2}, "hierarchical:native,halving_doubling"}));
 
 // Each of two ranks receives into the slot from which it sends, so its send must end first.

@@ -123,6 +123,9 @@ const Mutation kMutations[] = {
      change_a_step(is_reduction, [](Step& step) { step.sources.push_back(step.sources.front()); })},
     {"forget_scale", change_a_step([](const Step& step) { return step.finishes; },
                                    [](Step& step) { step.finishes = false; })},
+    {"scale_twice",
+     change_a_step([](const Step& step) { return is_reduction(step) && !step.finishes; },
+                   [](Step& step) { step.finishes = true; })},
     {"drop_mirror", change_a_step(has_mirrors, [](Step& step) { step.mirrors.pop_back(); })},
     // Writes a sum to another element, or to another chunk.
     {"misplace_mirror",
@@ -155,29 +158,33 @@ struct Case {
   std::vector<int> nodes;
   std::string algorithm;
   Placement placement = Placement::kStaged;
+  DType dtype = DType::kFloat32;
 };
 
 class Mutations : public testing::TestWithParam<Case> {};
 
 TEST_P(Mutations, AreCaught) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(GetParam().nodes);
-  const BucketLayout layout{.count = 200, .placement = GetParam().placement};
+  const BucketLayout layout{.count = 200,
+                            .dtype = GetParam().dtype,
+                            .op = ReduceOp::kAverage,
+                            .placement = GetParam().placement};
   const CompileOptions options{.algorithm = GetParam().algorithm, .chunk_bytes = 256, .window = 2};
   test::expect_caught(compile_all(grid, layout, options), grid,
                       CollectiveSpec::all_reduce(grid.world_size()), kMutations);
 }
 
-INSTANTIATE_TEST_SUITE_P(Algorithms, Mutations,
-                         testing::Values(Case{{4}, "ring"}, Case{{5}, "direct"},
-                                         Case{{2, 2}, "direct"}, Case{{6}, "halving_doubling"},
-                                         Case{{1, 1, 1, 1}, "halving_doubling"},
-                                         Case{{2, 3}, "hierarchical:direct,ring"},
-                                         Case{{2, 2}, "hierarchical:direct,direct"},
-                                         Case{{3, 3}, "hierarchical:ring,halving_doubling"},
-                                         Case{{4}, "direct", Placement::kInPlace},
-                                         Case{{3}, "direct", Placement::kUser},
-                                         Case{{4}, "flat", Placement::kInPlace}, Case{{3}, "flat"},
-                                         Case{{2, 3}, "flat", Placement::kUser}));
+INSTANTIATE_TEST_SUITE_P(
+    Algorithms, Mutations,
+    testing::Values(
+        Case{{4}, "ring"}, Case{{5}, "direct"}, Case{{2, 2}, "direct"},
+        Case{{6}, "halving_doubling"}, Case{{1, 1, 1, 1}, "halving_doubling"},
+        Case{{2, 3}, "hierarchical:direct,ring"}, Case{{2, 2}, "hierarchical:direct,direct"},
+        Case{{3, 3}, "hierarchical:ring,halving_doubling"},
+        Case{{3, 2, 1}, "hierarchical:direct,direct", Placement::kInPlace, DType::kFloat16},
+        Case{{4}, "direct", Placement::kInPlace}, Case{{3}, "direct", Placement::kUser},
+        Case{{4}, "flat", Placement::kInPlace}, Case{{3}, "flat"},
+        Case{{2, 3}, "flat", Placement::kUser}));
 
 /// Each mutation must find something to damage in a schedule. Otherwise it would prove nothing.
 TEST(Verifier, EachMutationHasItsTarget) {
