@@ -164,7 +164,8 @@ class GradientSet {
   /// Errors: KoloError(kData) if the state belongs to another set; then nothing has changed.
   void load_compression(Span<const std::byte> state);
   /// Restores the states of all former ranks, in rank order, on any number of ranks and nodes. The
-  /// sum of all residuals is preserved. Collective, with equal states.
+  /// sum of all residuals is preserved. Collective, with equal states. Errors: KoloError(kData) if
+  /// a residual belongs to a gradient that this set sends dense; then nothing has changed.
   void remap_compression(Span<const std::vector<std::byte>> states);
   /// Discards all residuals and logs a warning with their norm. Collective.
   void drop_residuals();

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -75,6 +76,13 @@ CompressedBucket add_compressed(const CompressedTensors& tensors, const SetParts
   result.sparse = add(compile_sparse, "sparse");
   result.dense = add(compile_dense_step, "dense");
   return result;
+}
+
+bool has_residual(const FeedbackState::Tensor& tensor) {
+  const auto has_any = [](const std::vector<float>& values) {
+    return std::ranges::any_of(values, [](float value) { return value != 0; });
+  };
+  return has_any(tensor.residual) || has_any(tensor.of_sums);
 }
 
 bool is_checked_on_device(const BufferView& tensor) {
@@ -296,6 +304,19 @@ void CompressedSet::load(const CompressionState& state) {
 
 FeedbackState CompressedSet::remap_from(std::span<const FeedbackState> old_ranks,
                                         double factor) const {
+  std::set<std::string_view> taken;
+  for (const CompressedBucket& bucket : buckets_) {
+    for (const FeedbackTensor& tensor : bucket.tensors.tensors) taken.insert(tensor.name);
+  }
+  for (const FeedbackState& rank : old_ranks) {
+    for (const FeedbackState::Tensor& tensor : rank.tensors) {
+      if (taken.contains(tensor.name) || !has_residual(tensor)) continue;
+      throw KoloError({.code = ErrorCode::kData,
+                       .what = fmt::format("state of compression: it has a residual of '{}', which "
+                                           "this set does not compress; name a spec that does",
+                                           tensor.name)});
+    }
+  }
   FeedbackState own;
   for (const CompressedBucket& bucket : buckets_) {
     std::ranges::move(remap(old_ranks, bucket.codec->share(factor)).tensors,

@@ -101,14 +101,18 @@ CompressionState GradientSetState::save_compression() const {
   return state;
 }
 
+void GradientSetState::check_decided(std::span<const CompressionState> states) const {
+  const auto has_tensors = [](const auto& state) { return !state.feedback.tensors.empty(); };
+  if (!is_open() || std::ranges::none_of(states, has_tensors)) return;
+  throw KoloError({.code = ErrorCode::kData,
+                   .bucket = name_,
+                   .what =
+                       "state of compression: it has residuals of sparse gradients, but "
+                       "auto has not decided yet in this job; name the spec that it chose before"});
+}
+
 void GradientSetState::load_compression(const CompressionState& state) {
-  if (is_open() && !state.feedback.tensors.empty()) {
-    throw KoloError(
-        {.code = ErrorCode::kData,
-         .bucket = name_,
-         .what = "state of compression: it has residuals of sparse gradients, but "
-                 "auto has not decided yet in this job; name the spec that it chose before"});
-  }
+  check_decided({&state, 1});
   // Only gradients that are cast in host memory have exponents: others have no use for saved ones,
   // and gradients without saved ones begin afresh.
   const std::size_t wires = wire_state_ && !state.wires.empty() ? gradients_.size() : 0;
@@ -127,6 +131,7 @@ void GradientSetState::load_compression(const CompressionState& state) {
 
 void GradientSetState::remap_compression(std::span<const CompressionState> old_ranks,
                                          int world_size) {
+  check_decided(old_ranks);
   CompressionState state = common_state(old_ranks);
   std::vector<FeedbackState> feedback;
   for (const CompressionState& rank : old_ranks) feedback.push_back(rank.feedback);

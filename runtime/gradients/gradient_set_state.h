@@ -160,6 +160,9 @@ class GradientSetState final : public BucketOwner {
   void remap_compression(std::span<const CompressionState> old_ranks, int world_size);
 
  private:
+  /// Throws KoloError(kData) if a state has residuals, but "auto" has not decided yet.
+  void check_decided(std::span<const CompressionState> states) const;
+
   /// State of an iteration that this rank, having joined, runs without data.
   enum class StandIn : std::uint8_t { kNone, kDue, kUnderWay };
 

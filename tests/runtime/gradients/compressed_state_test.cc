@@ -4,7 +4,7 @@
 #include <span>
 #include <stdexcept>
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "runtime/gradients/compression_state.h"
 #include "tests/runtime/gradients/compressed_member.h"
@@ -106,6 +106,46 @@ TEST(CompressedState, AStateGoesOnAmongOtherRanks) {
         require(member.reduce(nothing()) == flushed, std::to_string(ranks) + " ranks");
       });
     }
+  }
+}
+
+// Residuals that no bucket of the new set takes would be lost: rules name other tensors now, or
+// "auto" chooses dense. Tensors without a residual may be sent in any way.
+TEST(CompressedState, AmongOtherRanksNoResidualIsLostInSilence) {
+  const auto remapped = [](const Setting& setting, const auto& states) {
+    std::string error;
+    run(setting, [&](Member& member) {
+      try {
+        member.set().remap_compression(states);
+      } catch (const KoloError& e) {
+        require(e.error().code == ErrorCode::kData, "code");
+        error = e.what();
+      }
+      const double first = member.set().residual_norm("first").value_or(0);
+      require(error.empty() || first == 0, "an error has changed a residual");
+    });
+    return error;
+  };
+  Setting setting{.compression = "topk(0.05)", .ranks = 2};
+  std::vector<std::vector<std::byte>> states(2), dropped(2);
+  run(setting, [&](Member& member) {
+    const auto rank = static_cast<std::size_t>(member.runtime().rank());
+    member.reduce(std::size_t{0});
+    states[rank] = member.set().save_compression();
+    member.set().drop_residuals();
+    dropped[rank] = member.set().save_compression();
+  });
+  setting.ranks = 1;
+  EXPECT_EQ(remapped(setting, states), "");
+  for (const std::string missing : {"first", "second"}) {
+    setting.compression = missing + "=none,*=topk(0.05)";
+    EXPECT_THAT(remapped(setting, states), testing::HasSubstr("a residual of '" + missing + "'"));
+  }
+  setting.compression = "auto";
+  EXPECT_THAT(remapped(setting, states), testing::HasSubstr("a residual of '"));
+  for (const char* compression : {"none", "second=none,*=topk(0.05)", "auto"}) {
+    setting.compression = compression;
+    EXPECT_EQ(remapped(setting, dropped), "") << compression;
   }
 }
 

@@ -220,12 +220,15 @@ TEST_P(MeasuredChoice, TheDecisionCanBeNamed) {
   EXPECT_TRUE(named.is_sparse(kFirst));
 
   MeasuredJob open(GetParam(), "auto(0.05,dgc)", 3);
-  try {
-    open.group(0).load_compression(state);
-    FAIL() << "it is not decided yet";
-  } catch (const KoloError& e) {
-    EXPECT_EQ(e.error().code, ErrorCode::kData);
-    EXPECT_THAT(e.what(), HasSubstr("name the spec that it chose"));
+  for (const bool remaps : {false, true}) {
+    try {
+      remaps ? open.group(0).remap_compression({&state, 1}, 4)
+             : open.group(0).load_compression(state);
+      ADD_FAILURE() << "it is not decided yet; remaps: " << remaps;
+    } catch (const KoloError& e) {
+      EXPECT_EQ(e.error().code, ErrorCode::kData);
+      EXPECT_THAT(e.what(), HasSubstr("name the spec that it chose"));
+    }
   }
 }
 
