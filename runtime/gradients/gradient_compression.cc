@@ -9,6 +9,7 @@
 
 #include "comm/base/check.h"
 #include "comm/base/error.h"
+#include "compression/kernels/top_k_selector.h"
 
 namespace kolo {
 namespace {
@@ -36,6 +37,10 @@ std::string_view obstacle(const GradientSpec& gradient, const CompressionSpec& a
   const bool on_device = gradient.memory == MemoryKind::kDevice;
   if (on_device && !asked.method->on_device && !asked.is_open()) {
     return "it is for gradients in host memory, and these are in device memory";
+  }
+  const bool may_be_top_k = asked.method->takes_density;
+  if (may_be_top_k && gradient.count() >= kMostTopKElements) {
+    return "top-k takes fewer than 2^31 elements of a tensor";
   }
   return spec.may_be_coded() ? "" : kShape;
 }

@@ -106,6 +106,21 @@ TEST(ResolveCompression, GradientsOfAnotherDTypeAreNotSkippedInSilence) {
   }
 }
 
+TEST(ResolveCompression, TensorsThatAreTooLargeForTopKAreDense) {
+  constexpr std::size_t kMost = std::size_t{1} << 31;
+  for (const MemoryKind memory : {MemoryKind::kHost, MemoryKind::kDevice}) {
+    const auto why = [&](const char* rules, std::size_t count) {
+      return reasons({{.name = "table", .shape = {count / 16, 16}}}, rules, memory);
+    };
+    for (const char* rules : {"topk(0.01)", "topk(0.01,route=owners,scope=flat)", "auto"}) {
+      EXPECT_EQ(why(rules, kMost - 16), "");
+      EXPECT_THAT(why(rules, kMost), HasSubstr("dense of 'table' (2147483648 elements): "));
+      EXPECT_THAT(why(rules, kMost), HasSubstr("top-k takes fewer than 2^31 elements"));
+    }
+    EXPECT_EQ(why("int8", kMost), "");
+  }
+}
+
 TEST(ResolveCompression, ReproducibleJobsLeaveNothingToMeasuredTimes) {
   EXPECT_NO_THROW(check_reproducible(resolved("topk(0.01)")));
   EXPECT_NO_THROW(check_reproducible(resolved("fp16")));
