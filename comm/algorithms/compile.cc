@@ -90,8 +90,7 @@ const TunedChoice* tuned_for(const CompileContext& context) {
   const bool rounds = reduces(spec.kind) && layout.rounds();
   if (options.tuning == nullptr || layout.is_on_device() || rounds) return nullptr;
   for (const TunedChoice& each : *options.tuning) {
-    const Placement placement = each.in_place ? Placement::kInPlace : Placement::kUser;
-    const bool fits = layout.placement == placement && each.covers(layout.bytes());
+    const bool fits = each.is_for(layout.placement) && each.covers(layout.bytes());
     if (fits && each.collective == to_string(spec.kind)) return &each;
   }
   return nullptr;
@@ -167,10 +166,11 @@ double bounce_us(const CollectiveSpec& spec, DType dtype, int ranks, const LinkC
 // Bucket sizes must not depend on measured costs if they change bits of results. "hierarchical"
 // leaves the choice open, and most hierarchies do not sum in one place.
 std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const ProcessGrid& grid,
-                                  const CompileOptions& options) {
+                                  const CompileOptions& options, Placement placement) {
   if (options.tuning != nullptr && memory == MemoryKind::kHost) {
     for (const TunedChoice& each : *options.tuning) {
-      if (each.fusion_bytes > 0 && each.covers(bytes)) return each.fusion_bytes;
+      const bool fits = each.is_for(placement) && each.covers(bytes);
+      if (each.fusion_bytes > 0 && fits) return each.fusion_bytes;
     }
   }
   const CollectiveSpec spec = CollectiveSpec::all_reduce(grid.world_size());

@@ -52,10 +52,11 @@ double bounce_us(const CollectiveSpec& spec, DType dtype, int ranks, const LinkC
 
 /// The best bucket size in bytes, a power of two, for gradients of `bytes` in total. Small buckets
 /// leave little work after the last gradient; large buckets cost less in total. The result
-/// minimises the sum of the two times, unless the options have a tuned size.
+/// minimises the sum of the two times, unless the options have a size tuned for `placement`.
 /// Errors: those of `choose`.
 std::size_t cheapest_bucket_bytes(std::size_t bytes, MemoryKind memory, const ProcessGrid& grid,
-                                  const CompileOptions& options);
+                                  const CompileOptions& options,
+                                  Placement placement = Placement::kInPlace);
 
 /// How messages of a bucket reach the network. Its ring of staging memory needs at most twice the
 /// bytes of the bucket. Threads: pure; any.

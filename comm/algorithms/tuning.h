@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/schedule/bucket_layout.h"
+
 namespace kolo {
 
 /// A choice that was faster than that of the cost model when both were measured (`kolo-bench
@@ -17,6 +19,9 @@ struct TunedChoice {
   std::size_t chunk_bytes = 0;   ///< 0: `Algorithm::chunk_bytes` decides.
   std::size_t fusion_bytes = 0;  ///< Of gradients.
 
+  bool is_for(Placement placement) const {
+    return placement == (in_place ? Placement::kInPlace : Placement::kUser);
+  }
   bool covers(std::size_t size) const { return bytes / 2 <= size && size < 2 * bytes; }
 };
 

@@ -24,14 +24,15 @@ bool fails_alike(const Error& error) {
   return error.code == ErrorCode::kUsage || error.code == ErrorCode::kConfig;
 }
 
-std::size_t fusion_bytes(const PlanContext& context, MemoryKind memory, std::size_t bytes) {
+std::size_t fusion_bytes(const PlanContext& context, MemoryKind memory, std::size_t bytes,
+                         Placement placement) {
   const bool on_device = memory == MemoryKind::kDevice;
   const Options& options = context.options;
   const std::size_t asked = on_device ? options.device_fusion_bytes : options.fusion_bytes;
   if (asked != kAutoBytes) return asked;
   if (on_device && bytes == 0) return 0;  // This rank may have no device.
   return cheapest_bucket_bytes(bytes, memory, context.grid,
-                               compile_options(memory, context.inputs()));
+                               compile_options(memory, context.inputs()), placement);
 }
 
 std::shared_ptr<DevicePacker> make_device_packer(const PlanContext& context,

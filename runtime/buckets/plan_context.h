@@ -37,8 +37,9 @@ struct PlanContext {
 bool fails_alike(const Error& error);
 
 /// Returns the target size of buckets in bytes, for a set with `bytes` bytes of gradients in
-/// `memory`: the option, or the tuned size, or the size with the lowest predicted time.
-std::size_t fusion_bytes(const PlanContext& context, MemoryKind memory, std::size_t bytes);
+/// `memory`: the option, or the size tuned for `placement`, or that of the lowest predicted time.
+std::size_t fusion_bytes(const PlanContext& context, MemoryKind memory, std::size_t bytes,
+                         Placement placement);
 
 /// The `DevicePackerOptions` of a device bucket that depend on the operation.
 struct DevicePacking {

@@ -28,16 +28,6 @@ std::string bucket_text(const GradientSetState& set, const PlannedBucket& bucket
   return fmt::format("bucket {} of '{}' ({})", index, set.name(), quoted(names));
 }
 
-/// Returns the bytes of all gradients in this kind of memory, in the dtypes in which they are sent.
-std::size_t bytes_in(MemoryKind memory, const GradientSetState& set) {
-  std::size_t bytes = 0;
-  for (const GradientSpec& gradient : set.travelling()) {
-    if (gradient.memory != memory || !gradient.compression.empty()) continue;
-    bytes += gradient.count() * size_of(bucket_dtype(gradient, set.options()));
-  }
-  return bytes;
-}
-
 /// A plan for which nothing is allocated yet.
 struct Draft {
   Plan plan;
@@ -56,7 +46,15 @@ std::vector<std::size_t> expected_order(const GradientSetState& set) {
 /// Returns the target size of a set's buckets in this kind of memory, in bytes.
 std::size_t fusion_bytes_of(const GradientSetState& set, const PlanContext& context,
                             MemoryKind memory) {
-  return fusion_bytes(context, memory, bytes_in(memory, set));
+  std::size_t bytes = 0;  // in the dtypes in which gradients are sent
+  bool in_place = true;
+  for (const GradientSpec& gradient : set.travelling()) {
+    if (gradient.memory != memory || !gradient.compression.empty()) continue;
+    const DType dtype = bucket_dtype(gradient, set.options());
+    bytes += gradient.count() * size_of(dtype);
+    in_place = in_place && gradient.data == nullptr && gradient.element_type() == dtype;
+  }
+  return fusion_bytes(context, memory, bytes, in_place ? Placement::kInPlace : Placement::kStaged);
 }
 
 PlannerOptions planner_options(const GradientSetState& set, const PlanContext& context) {

@@ -149,10 +149,14 @@ TEST_F(TunedPlanTest, OptionsCountMore) {
 TEST_F(TunedPlanTest, ATunedBucketSizeServesGradientsOfItsClass) {
   tuning_ = {{.in_place = true, .bytes = kBytes, .fusion_bytes = 12'345}};
   CompileOptions options{.tuning = &tuning_};
-  const auto bucket = [&](std::size_t bytes, MemoryKind memory) {
-    return cheapest_bucket_bytes(bytes, memory, grid_, options);
+  const auto bucket = [&](std::size_t bytes, MemoryKind memory,
+                          Placement placement = Placement::kInPlace) {
+    return cheapest_bucket_bytes(bytes, memory, grid_, options, placement);
   };
   EXPECT_EQ(bucket(kBytes, MemoryKind::kHost), 12'345u);
+  for (const Placement other : {Placement::kUser, Placement::kStaged}) {
+    EXPECT_NE(bucket(kBytes, MemoryKind::kHost, other), 12'345u);
+  }
   EXPECT_NE(bucket(2 * kBytes, MemoryKind::kHost), 12'345u);
   // A tuned algorithm alone does not change the size of buckets.
   tuning_ = {{.collective = "all-reduce", .in_place = true, .bytes = 65536, .algorithm = "direct"}};
