@@ -156,6 +156,10 @@ void check_gradients(std::span<const GradientSpec> gradients, const GradientOpti
     check(!divides || (is_float(dtype) && gradient.memory == MemoryKind::kHost),
           fmt::format("the divisor {} is for floating-point gradients in host memory, not for '{}'",
                       to_string(options.divisor), gradient.name));
+    check(options.divisor != Divisor::kSamples || dtype != DType::kFloat16,
+          fmt::format("gradient '{}' is of float16, whose range it would leave when it is "
+                      "multiplied by samples; use bfloat16, float32 or another divisor",
+                      gradient.name));
   }
   check_apart(gradients);
 }

@@ -86,7 +86,7 @@ struct GradientOptions {
   /// Compression rules by name, for gradients without a spec. If empty, the option `compression`.
   std::string compression = {};
   /// The divisor of averages. Divisors other than kAllRanks require floating-point gradients in
-  /// host memory that are not sent sparsely; see `GradientSet::absent` and
+  /// host memory that are not sent sparsely, and kSamples no float16; see `GradientSet::absent` and
   /// `GradientSet::set_samples`.
   ///
   /// Rounding: gradients are averaged over all N ranks, then multiplied by N / contributing ranks,

@@ -190,6 +190,15 @@ TEST(CheckGradients, RefusesWhatCannotBeRegistered) {
     EXPECT_THAT(refusal({{.name = "a", .memory = MemoryKind::kDevice}}, {.divisor = divisor}),
                 HasSubstr("not for 'a'"));
   }
+  const auto samples_of = [&](DType dtype) {
+    return refusal({{.name = "a", .dtype = dtype, .wire_dtype = DType::kFloat32}},
+                   {.divisor = Divisor::kSamples});
+  };
+  EXPECT_THAT(samples_of(DType::kFloat16), HasSubstr("'a' is of float16"));
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) EXPECT_EQ(samples_of(dtype), "");
+  EXPECT_EQ(
+      refusal({{.name = "a", .dtype = DType::kFloat16}}, {.divisor = Divisor::kContributingRanks}),
+      "");
   EXPECT_THAT(refusal({{.name = "a", .wire_dtype = DType::kInt32}}, {}), HasSubstr("'a' must be"));
 }
 
