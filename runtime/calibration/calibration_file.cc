@@ -170,13 +170,24 @@ json entry_after(const json& former, const std::string& link_costs, CalibrationF
   return entry;
 }
 
+/// Throws for numbers that would become other sizes, and for the mark of an open size.
+void check_sizes(const json& tuned) {
+  for (const char* size : {"bytes", "chunk_bytes", "fusion_bytes"}) {
+    const json& value = tuned.at(size);
+    if (value.is_number_unsigned() && value != kAutoBytes) continue;
+    throw std::invalid_argument(fmt::format("{} is {}, which is no size", size, value.dump()));
+  }
+}
+
 }  // namespace
 
 std::string to_text(const Tuning& tuning) { return json(tuning).dump(); }
 
 Tuning parse_tuning(const std::string& text) {
   if (text.empty()) return {};
-  auto tuning = json::parse(text).get<Tuning>();
+  const json document = json::parse(text);
+  for (const json& each : document) check_sizes(each);
+  auto tuning = document.get<Tuning>();
   std::erase_if(tuning, names_no_algorithm);
   for (const TunedChoice& each : tuning) {
     if (!each.collective.empty()) parse_collective_kind(each.collective);

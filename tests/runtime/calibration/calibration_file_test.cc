@@ -250,6 +250,11 @@ TEST_F(CalibrationFileTest, DamagedTuningIsIgnoredAndReplaced) {
            {replaced("4194304", "281474976710656"), "fusion_bytes"},
            {replaced("\"choices\"", "\"choises\""), "choices"},
            {replaced("65536", "\"many\""), "type"},
+           {replaced("65536", "-1"), "bytes"},
+           {replaced("65536", "0.5"), "bytes"},
+           {replaced("2048", "-1"), "chunk_bytes"},
+           {replaced("4194304", "-1"), "fusion_bytes"},
+           {replaced("4194304", "18446744073709551615"), "fusion_bytes"},
            {replaced("\"tuned\": {", "\"tuned\": {\"2 ranks\": 7, \"old\": {"), ""}}) {
     SCOPED_TRACE(bad);
     write(bad);
