@@ -21,7 +21,8 @@ struct Request {
     layout = {.count = spec.count(),
               .dtype = what.wire.value_or(what.dtype),
               .op = what.op,
-              .placement = what.home == Home::kArena && what.verb == Verb::kAllReduce
+              .placement = what.wire.value_or(what.dtype) != what.dtype ? Placement::kStaged
+                           : what.home == Home::kArena && what.verb == Verb::kAllReduce
                                ? Placement::kInPlace
                                : Placement::kUser,
               .out_of_place = !what.in_place};

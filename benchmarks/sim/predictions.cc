@@ -192,21 +192,27 @@ std::vector<CollectiveTime> collective_times(Cluster& cluster, const std::string
 
 namespace {
 
-MeasuredRow to_row(const nlohmann::json& json, const std::string& column) {
-  MeasuredRow row{
-      .bytes = json.at("size"),
-      .dtype = DType::kFloat32,
-      .algorithm = json.at("algorithm"),
-      .ranks = json.at("ranks"),
-      .nodes = json.at("nodes"),
-      .placement = json.at("memory") == "arena" ? Placement::kInPlace : Placement::kUser,
-      .time_us = json.at(column),
-      .link_costs = json.value("link_costs", std::string())};
-  const std::string name = json.at("dtype");
+DType dtype_named(const std::string& name) {
   const auto dtype = parse_dtype(name);
   if (!dtype) refuse(ErrorCode::kData, "no dtype '" + name + "'");
-  row.dtype = *dtype;
-  return row;
+  return *dtype;
+}
+
+MeasuredRow to_row(const nlohmann::json& json, const std::string& column) {
+  const std::string collective = json.value("collective", "all-reduce");
+  if (collective != "all-reduce") refuse(ErrorCode::kData, "rows of " + collective);
+  const std::string name = json.at("dtype");
+  const DType dtype = dtype_named(name);
+  return {.bytes = json.at("size"),
+          .dtype = dtype,
+          .wire = is_float(dtype) ? dtype_named(json.value("wire_dtype", name)) : dtype,
+          .algorithm = json.at("algorithm"),
+          .ranks = json.at("ranks"),
+          .nodes = json.at("nodes"),
+          .in_arena = json.at("memory") == "arena",
+          .in_place = json.value("in_place", true),
+          .time_us = json.at(column),
+          .link_costs = json.value("link_costs", std::string())};
 }
 
 /// Returns the time of an iteration's bytes in the busiest direction of a node's link.
@@ -231,11 +237,9 @@ double busiest_link_us(const SimulatorSchedules& schedules, const ProcessGrid& g
 std::size_t auto_chunk_bytes(const MeasuredRow& row, const LinkCosts& costs) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(
       std::vector<int>(static_cast<std::size_t>(row.nodes), row.ranks / row.nodes));
-  const BucketLayout layout{
-      .count = row.bytes / size_of(row.dtype), .dtype = row.dtype, .placement = row.placement};
   const CollectiveSpec spec = CollectiveSpec::all_reduce(row.ranks);
   const CompileOptions options{.link_costs = costs};
-  return find_all_reduce(row.algorithm).chunk_bytes({spec, layout, grid, options});
+  return find_all_reduce(row.algorithm).chunk_bytes({spec, row.layout(), grid, options});
 }
 
 }  // namespace
@@ -249,7 +253,9 @@ std::vector<MeasuredRow> read_measured(const std::string& file, const std::strin
   try {
     for (const nlohmann::json& json : nlohmann::json::parse(stream)) {
       const bool is_on_host = json.at("memory") == "arena" || json.at("memory") == "user";
-      if (json.at("system") == "kolo" && is_on_host) rows.push_back(to_row(json, column));
+      if (json.at("system") != "kolo" || !is_on_host) continue;
+      MeasuredRow row = to_row(json, column);
+      if (!row.is_copied_first()) rows.push_back(std::move(row));
     }
   } catch (const nlohmann::json::exception& e) {
     refuse(ErrorCode::kData, fmt::format("{}: not the JSON of kolo-bench ({})", file, e.what()));
@@ -270,9 +276,8 @@ double predict_us(const MeasuredRow& row, const MachineCosts& costs,
                    .ranks_per_node = row.ranks / row.nodes,
                    .costs = costs,
                    .compile = options,
-                   .placement = row.placement,
                    .full = true});
-  const BucketLayout layout = cluster.layout(row.bytes / size_of(row.dtype), row.dtype);
+  const BucketLayout layout = row.layout();
   const double once_us = cluster.run({layout}, {0})[0];
   return std::max(once_us, busiest_link_us(cluster.schedules(layout), cluster.grid(), costs.links));
 }

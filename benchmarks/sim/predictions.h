@@ -95,17 +95,31 @@ std::vector<CollectiveTime> collective_times(Cluster& cluster, const std::string
 struct MeasuredRow {
   std::size_t bytes = 0;
   DType dtype = DType::kFloat32;
+  DType wire = DType::kFloat32;  ///< Dtype in messages.
   std::string algorithm;
   int ranks = 1;
   int nodes = 1;
-  Placement placement = Placement::kInPlace;
+  bool in_arena = true;
+  bool in_place = true;  ///< Contribution and result share one buffer.
   double time_us = 0;
   std::string link_costs = {};  ///< Link costs that the job measured at its start.
+
+  /// Whether the benchmark copied contributions to a gradient set, which is in place.
+  bool is_copied_first() const { return !in_place && (in_arena || wire != dtype); }
+  BucketLayout layout() const {
+    return {.count = bytes / size_of(dtype),
+            .dtype = wire,
+            .placement = wire != dtype ? Placement::kStaged
+                         : in_arena    ? Placement::kInPlace
+                                       : Placement::kUser,
+            .out_of_place = !in_place};
+  }
 };
 
-/// Reads Kolo's rows for host memory from a file of `kolo-bench all-reduce --json`. `column` is the
-/// time to read: "time_us", "median_us", "min_us" or "p99_us". Errors: KoloError(kIo) or
-/// KoloError(kData) naming the file and the mistake.
+/// Reads Kolo's rows for host memory from a file of `kolo-bench all-reduce --json`, except those
+/// that are copied first. `column` is the time to read: "time_us", "median_us", "min_us" or
+/// "p99_us". Errors: KoloError(kIo) or KoloError(kData) naming the file and the mistake, such as
+/// rows of another collective.
 std::vector<MeasuredRow> read_measured(const std::string& file, const std::string& column);
 
 /// Returns the time that `costs` predict for a row of successive iterations. A link saves up bytes

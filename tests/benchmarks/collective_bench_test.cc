@@ -6,6 +6,7 @@
 #include <chrono>
 #include <numeric>
 
+#include "benchmarks/collective/algorithm_choice.h"
 #include "benchmarks/collective/caller_memory.h"
 #include "benchmarks/peers/peers.h"
 #include "tests/benchmarks/fake_system.h"
@@ -48,6 +49,19 @@ FakeCall takes_ms(int first_ms, int later_ms) {
     const auto end = Clock::now() + std::chrono::milliseconds(ms);
     while (Clock::now() < end) continue;
   };
+}
+
+// Only cast elements are packed, so their price is higher.
+TEST(AlgorithmChoice, PricesACast) {
+  test::RuntimeJob(2, {.calibration_file = ""}).run([](Runtime& runtime) {
+    const AlgorithmChoice choice(runtime);
+    const CollectiveCase cast{.bytes = 1 << 20, .wire = DType::kBFloat16};
+    const CollectiveCase plain{.bytes = 1 << 19, .dtype = DType::kBFloat16};
+    test::require(choice.predict_us("direct", cast) > choice.predict_us("direct", plain), "price");
+    CollectiveCase same = plain;
+    same.wire = same.dtype;
+    test::require(choice.predict_us("direct", same) == choice.predict_us("direct", plain), "same");
+  });
 }
 
 // One iteration is less than requested.

@@ -338,6 +338,47 @@ TEST(SimCheck, PredictsFromTheCostsThatARowCarries) {
   EXPECT_NEAR(predict_us(rows[0], machine, started_at_once), 2 * (40 + 40.96), 1);
 }
 
+// A cast halves the bytes on the wire; a call with two buffers runs other schedules than a set.
+TEST(SimCheck, PredictsTheCaseThatWasMeasured) {
+  const test::TemporaryDirectory folder;
+  const std::string file = folder.path() / "measured.json";
+  nlohmann::json row = {{"collective", "all-reduce"},
+                        {"system", "kolo"},
+                        {"size", 1 << 20},
+                        {"dtype", "float32"},
+                        {"algorithm", "ring"},
+                        {"ranks", 2},
+                        {"nodes", 2},
+                        {"memory", "arena"},
+                        {"time_us", 160.0},
+                        {"wire_dtype", "float32"},
+                        {"in_place", true}};
+  const auto read = [&](const char* key, const nlohmann::json& value) {
+    nlohmann::json other = row;
+    other[key] = value;
+    std::ofstream(file) << nlohmann::json{other};
+    return read_measured(file, "time_us").front();
+  };
+  const MachineCosts machine{.links = parse_link_costs("network_bytes_per_us=100")};
+  const MeasuredRow plain = read("in_place", true), cast = read("wire_dtype", "bfloat16");
+  EXPECT_EQ(plain.layout().placement, Placement::kInPlace);
+  EXPECT_EQ(cast.layout().placement, Placement::kStaged);
+  EXPECT_EQ(cast.layout().count, plain.layout().count);
+  row["algorithm"] = "direct";
+  EXPECT_NEAR(predict_us(read("wire_dtype", "bfloat16"), machine, {}),
+              predict_us(read("in_place", true), machine, {}) / 2, 500);
+  // A gradient set in the arena is in place, and the benchmark copies contributions to it.
+  EXPECT_THROW(read("in_place", false), KoloError);
+  row["memory"] = "user";
+  const MeasuredRow apart = read("in_place", false);
+  EXPECT_EQ(apart.layout().placement, Placement::kUser);
+  EXPECT_TRUE(apart.layout().out_of_place);
+  EXPECT_FALSE(plain.layout().out_of_place);
+  for (const char* other : {"sparse-rows", "reduce-scatter"}) {
+    EXPECT_THROW(read("collective", other), KoloError) << other;
+  }
+}
+
 TEST(SimCheck, TheSlowestLinkLimitsIterationsThatFollowEachOther) {
   MachineCosts machine;
   machine.links = parse_link_costs("network_bytes_per_us=100,network_burst_bytes=1e9");
