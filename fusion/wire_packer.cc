@@ -84,7 +84,7 @@ void WirePacker::pack_tensor(const Segment& place, std::size_t first, std::size_
     const void* const values = place.source_at(first);
     const std::size_t too_large =
         to_wire(wire_, to, place.dtype, values, count, tensor.scale.exponent());
-    const bool looks = tensor.may_be_too_small;
+    const bool looks = report_count_ > 0 && tensor.may_be_too_small;
     const bool has_values = looks && has_value(place.dtype, values, count);
     const bool sends_values = looks && has_value(wire_, to, count);
     if (too_large > 0) warn_once(too_large);

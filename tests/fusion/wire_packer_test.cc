@@ -169,6 +169,21 @@ void fill(WireJob& job, int ranks, std::mt19937_64& random, float magnitude) {
   }
 }
 
+// Nobody reports, so nobody needs to know which values became zero.
+TEST(WirePackerTest, LooksAtItsOutputOnlyForAReport) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    BucketLayout layout = kWire;
+    layout.dtype = dtype;
+    std::vector<float> values(37, 1.0F);
+    const auto state = std::make_shared<WireState>(1, 2);
+    WirePacker packer(layout, {{.data = values.data(), .count = values.size()}}, {0}, state, "a");
+    std::vector<std::uint16_t> bucket(64);
+    packer.pack(0, bucket.size(), bucket.data(), Stores::kCached);
+    EXPECT_EQ(state->tensor(0).sends_values, dtype == DType::kFloat16);
+    EXPECT_EQ(state->tensor(0).has_values, dtype == DType::kFloat16);
+  }
+}
+
 // The second tensor is 2^20 times the first one. Gradients of any magnitude get the precision of
 // normal numbers after a few steps. Sizes of buckets and pieces change no bit.
 TEST(WirePackerTest, KeepsPrecisionAtAnyMagnitudeHoweverTensorsTravel) {
