@@ -57,6 +57,12 @@ BucketExchange exchange_of(const CompressedTensors& tensors, const ProcessGrid& 
           .costs = costs_of_rank(grid, costs, static_cast<double>(sharers))};
 }
 
+/// Returns a remark on choices that follow from costs of selection which were not measured.
+std::string_view remark(const LinkCosts& costs) {
+  if (costs.selector.bytes_per_us != SelectorCost{}.bytes_per_us) return {};
+  return "; costs of selection are defaults: only the option `compression` has them measured";
+}
+
 /// Writes the choice for a compressed bucket to its gradients.
 void travel(std::vector<GradientSpec>& gradients, const CompressedTensors& tensors,
             const ReducePath& path) {
@@ -168,13 +174,14 @@ CompressionChoices choose_compression(std::vector<GradientSpec>& gradients, cons
     };
     const CompressionMethod& method = *tensors.spec.method;
     ReducePath path = choice.path;
-    std::string why = choice.reason;
+    std::string why = choice.reason + std::string(remark(costs));
     if (!cannot.empty()) {
       path = {};
       why = cannot;
     } else if (!method.is_open) {
       path = fastest_path(method, exchange.shape, exchange.costs).path;
-      why = fmt::format("the fastest route of {}, which was asked for", method.title);
+      why = fmt::format("the fastest route of {}, which was asked for{}", method.title,
+                        remark(costs));
     } else if (grid.num_nodes() == 1) {
       path = {};
       why = "one node, where sums are as fast as the memory that selection reads";
@@ -184,7 +191,7 @@ CompressionChoices choose_compression(std::vector<GradientSpec>& gradients, cons
     } else if (path != ReducePath()) {
       path = {};
       why = fmt::format("until {} iterations are measured; of the exchange alone, {}",
-                        kMeasuredIterations, choice.reason);
+                        kMeasuredIterations, why);
       choices.open.push_back({.tensors = tensors, .decision = choices.decisions.size()});
     }
     travel(gradients, tensors, path);
@@ -216,7 +223,7 @@ bool settle_compression(std::vector<GradientSpec>& gradients, CompressionChoices
     decision.path = to_string(chosen.paths[i]);
     decision.predicted_ms =
         predict_us(chosen.paths[i], exchanges[i].shape, exchanges[i].costs) / 1e3;
-    decision.reason = chosen.reason;
+    decision.reason = chosen.reason + std::string(remark(costs));
   }
   return std::ranges::any_of(chosen.paths,
                              [](const ReducePath& path) { return path != ReducePath(); });

@@ -10,6 +10,7 @@ namespace kolo {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 std::vector<GradientSpec> model() {
   return {{.name = "fc.weight", .shape = {100, 100}},
@@ -292,6 +293,22 @@ TEST(ChooseCompression, ABucketThatADeviceCannotCompressIsDenseForOneReason) {
               "device's library, which this job lacks; scope=flat does without");
   }
   EXPECT_THAT(choose("topk(0.01,scope=flat)", false), HasSubstr("top-k"));
+}
+
+TEST(ChooseCompression, SaysWhereCostsOfSelectionAreDefaults) {
+  const ProcessGrid four = ProcessGrid::with_node_sizes({1, 1, 1, 1});
+  LinkCosts measured = links_of(12.5);
+  measured.selector.bytes_per_us = 7'654;
+  for (const char* rules : {"auto", "topk(0.001)"}) {
+    EXPECT_THAT(chosen(rules, four, links_of(12.5)).why(), HasSubstr("selection are defaults"));
+    EXPECT_THAT(chosen(rules, four, measured).why(), Not(HasSubstr("defaults")));
+  }
+  EXPECT_THAT(chosen("auto", ProcessGrid::with_node_sizes({2}), links_of(12.5)).why(),
+              Not(HasSubstr("defaults")));
+  Chosen open = chosen("auto", four, links_of(12.5));
+  settle_compression(open.gradients, open.choices, {.step_us = 500e3, .exposed_us = 480e3}, four,
+                     links_of(12.5));
+  EXPECT_THAT(open.why(), HasSubstr("selection are defaults"));
 }
 
 TEST(ChooseCompression, OfTopKOnlyTheRouteIsOpen) {
