@@ -31,6 +31,9 @@ function(kolo_precompile target kind)
     add_library(${headers} OBJECT EXCLUDE_FROM_ALL ${CMAKE_CURRENT_BINARY_DIR}/${headers}.cc)
     cmake_language(CALL kolo_${kind}_defaults ${headers})
     target_precompile_headers(${headers} PRIVATE ${precompiled_for_${kind}})
+    # Else Clang refuses a precompiled header that ccache kept from another build of this folder.
+    target_compile_options(${headers} PRIVATE
+      "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
   endif()
   target_precompile_headers(${target} REUSE_FROM ${headers})
   # ccache preprocesses sources first, and needs this flag.

@@ -223,7 +223,8 @@ class Programs(unittest.TestCase):
         for tuned, fusion in (("flat", 65536), ("direct", 131072)):
             self.tuned_file(path, shape, *({"collective": "all-reduce", "in_place": True, "bytes": 4**size,
                                             "algorithm": tuned} for size in range(2, 13)),
-                            *({"bytes": 4**size, "fusion_bytes": fusion} for size in range(8, 13)))  # fmt: skip
+                            *({"in_place": True, "bytes": 4**size, "fusion_bytes": fusion}
+                              for size in range(8, 13)))  # fmt: skip
             text = self.succeed("kolo-train", "--model", "gpt", "--data", self.text, "--layers", 1, "--width", 64,
                                 "--context", 32, "--steps", 2, "--json", out, "--calibration-file", path).stdout  # fmt: skip
             self.assertIn(f"gradients: {tuned}: tuned; ", text)
