@@ -186,8 +186,8 @@ std::string to_text(const Tuning& tuning) { return json(tuning).dump(); }
 Tuning parse_tuning(const std::string& text) {
   if (text.empty()) return {};
   const json document = json::parse(text);
-  for (const json& each : document) check_sizes(each);
   auto tuning = document.get<Tuning>();
+  for (const json& each : document) check_sizes(each);
   std::erase_if(tuning, names_no_algorithm);
   for (const TunedChoice& each : tuning) {
     if (!each.collective.empty()) parse_collective_kind(each.collective);
