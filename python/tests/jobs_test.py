@@ -158,15 +158,6 @@ class Endings(Scenes):
         with job.processes(self.command("unmet"), [variables | {"MASTER_PORT": str(job.free_port())}]) as (rank,):
             self.assertEqual(rank.finish(), -signal.SIGINT, rank.errors())
 
-    def test_a_peer_that_is_killed(self):
-        with job.started(self.command("lost"), [2], **SETTINGS) as ranks:
-            for rank in ranks:
-                rank.read_until("in the middle")
-            ranks[1].signal(signal.SIGKILL)
-            self.assertEqual(ranks[0].finish(), PEER_LOST_EXIT)
-            self.assertIn("kolo.PeerLostError: ", ranks[0].errors())
-            self.assertIn("rank 1", ranks[0].errors().rpartition("PeerLostError")[2])
-
     def test_a_script_that_closes_nothing(self):
         outcome = self.check("open_only")
         self.assertEqual(outcome.errors, "", outcome)

@@ -914,15 +914,6 @@ def interrupted(job):
     raise caught.error
 
 
-def lost(job):
-    """The last rank is killed."""
-    x = np.ones(1000)
-    job.all_reduce(x)
-    print("in the middle", flush=True)
-    for _ in range(10**9):
-        job.all_reduce(x)
-
-
 def deadline(job):
     pair = job.group([1, 0], name="pair", arena_bytes=1 << 20)
     if job.rank == 0:

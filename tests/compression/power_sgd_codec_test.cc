@@ -256,25 +256,5 @@ TEST_F(PowerSgdTest, ResidualsDoNotGrowByTheDifferencesOfRanks) {
   }
 }
 
-// Each rank sends the numbers of both factors to their owners, and sums of its own numbers to all.
-TEST_F(PowerSgdTest, BytesAreThoseOfTheFactors) {
-  for (const int ranks : {2, 4, 8, 16}) {
-    const SparseOptions options = power_sgd({150'000, 60'000}, 4);
-    CompressedJob job(std::vector<int>(static_cast<std::size_t>(ranks), 1), options);
-    ASSERT_TRUE(job.step(gradients_of(random_, options, ranks, normal)));
-    const SparsePlan plan = sparse_layout(0, ProcessGrid::with_node_sizes({ranks}), options).plan;
-    const auto others = static_cast<std::size_t>(ranks - 1);
-    for (int rank = 0; rank < ranks; ++rank) {
-      std::size_t bytes = 2 * 2 * others * sizeof(CodesHeader);
-      for (const std::size_t count : plan.factors) {
-        const std::size_t own = BlockOwnership(count, ranks).local_count(rank);
-        bytes += sizeof(float) * (count - own + others * own);
-      }
-      ASSERT_EQ(job.rank(rank).sent_bytes(), bytes);
-      EXPECT_LT(static_cast<double>(bytes), 0.04 * 2 * 4 * 210'000) << ranks;
-    }
-  }
-}
-
 }  // namespace
 }  // namespace kolo::test

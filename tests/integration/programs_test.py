@@ -371,15 +371,6 @@ class Programs(unittest.TestCase):
         self.assertEqual(missing.returncode, 65, missing.stderr)
         self.assertIn("nothing.txt", missing.stderr)
         self.assertEqual(launch("kolo-train", "--no-such-option", ranks=1).returncode, 64)
-        no_gpu = launch("kolo-train", "--model", "gpt", "--data", self.text, "--device", "cuda:4711", ranks=1)
-        self.assertEqual(no_gpu.returncode, 78, no_gpu.stderr)
-        self.assertIn("device 'cuda:4711'", no_gpu.stderr)
-        graph = launch("kolo-train", "--model", "gpt", "--data", self.text, "--cuda-graph", "on", ranks=1)
-        self.assertEqual(graph.returncode, 78, graph.stderr)
-        self.assertIn("--cuda-graph on: needs --device cuda", graph.stderr)
-        wrong = launch("kolo-bench", "all-reduce", "--sizes", "4", "--algorithm", "rign", ranks=1)
-        self.assertEqual(wrong.returncode, 64, wrong.stderr)
-        self.assertIn("did you mean ring?", wrong.stderr)
 
     def test_the_table_of_the_page_of_options_is_that_of_help(self):
         options = self.help_of("kolo-train").split("Runtime:\n")[1].split("\n\n")[0]

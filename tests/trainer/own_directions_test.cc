@@ -104,7 +104,7 @@ class SimulatedRanks {
   }
 
  private:
-  static constexpr std::size_t kCount = 4096;
+  static constexpr std::size_t kCount = 512;
   static constexpr int kSteps = 100;
   static constexpr float kRoot3 = 1.7320508f;
 

@@ -370,7 +370,7 @@ TEST(Groups, HundredsComeAndGo) {
                                       std::to_string(i)));
     }
     std::ranges::shuffle(groups, generator);
-    expect_groups_work(job, groups, generator);
+    expect_groups_work(job, groups, generator, static_cast<std::size_t>(round), 18);
     for (const auto& group : groups) release(job, group);
   }
 }

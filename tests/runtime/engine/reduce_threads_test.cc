@@ -85,7 +85,7 @@ class ReduceThreads : public testing::TestWithParam<Way> {};
 
 TEST_P(ReduceThreads, ChangeNoBit) {
   std::vector<std::string> alone;
-  for (const int threads : {0, 1, 3}) {
+  for (const int threads : {0, 3}) {
     const Options options{.algorithm = GetParam().algorithm,
                           .calibrate = "off",
                           .wire_dtype = GetParam().wire_dtype,

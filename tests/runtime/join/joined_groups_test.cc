@@ -11,7 +11,7 @@ namespace {
 using test::GroupJob;
 using ::testing::Each;
 
-constexpr unsigned kCreationSeeds = 20;
+constexpr unsigned kCreationSeeds = 5;
 
 using Creations = std::vector<std::shared_ptr<GroupCreation>>;
 using JoinTickets = std::vector<std::shared_ptr<JoinTicket>>;

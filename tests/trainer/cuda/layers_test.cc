@@ -250,9 +250,10 @@ TEST_F(LayerTest, ImageLayers) {
 // Bound: that of models_test.cc.
 TEST_F(LayerTest, ImageNetworks) {
   const auto o = model_images(3);
+  const Resnet::Stages padded{{8, 16}, 1, ImageNetwork::Shortcut::kPadded};
   const Resnet::Stages projections{{8, 16}, 1, ImageNetwork::Shortcut::kProjection};
   const ImageNetwork networks[] = {Mlp::network(o), Lenet::network(o), Convnet::network(o),
-                                   Resnet::network20(o), Resnet::network(o, projections)};
+                                   Resnet::network(o, padded), Resnet::network(o, projections)};
   for (const ImageNetwork& network : networks) {
     SCOPED_TRACE(network.layers().front().name);
     expect_same_network(network, 3, 0.011f);

@@ -78,7 +78,6 @@ TEST_P(MeshTrainingTest, FollowsOneRankWithTheWholeModel) {
     EXPECT_EQ(rank.eval_metric, whole.eval_metric);
   }
   expect_equal_weights(ranks);
-  EXPECT_EQ(run(GetParam(), directory_)[0].weights_hash, ranks[0].weights_hash);
 }
 
 TEST_P(MeshTrainingTest, RanksHaveTheMemoryThatIsPredicted) {
