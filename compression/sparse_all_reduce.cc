@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "comm/base/check.h"
 #include "compression/compression_method.h"
@@ -18,12 +17,6 @@ double largest_density(const SparseOptions& options) {
 }
 
 Extent whole_of(const SparseOptions& options) { return {0, bucket_count(options)}; }
-
-std::vector<int> all_ranks(const ProcessGrid& grid) {
-  std::vector<int> ranks(static_cast<std::size_t>(grid.world_size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
 
 bool is_two_level(int rank, const ProcessGrid& grid, const SparseOptions& options) {
   return options.scope == SparseScope::kBetweenNodes && grid.num_nodes() > 1 && grid.is_even() &&
@@ -96,7 +89,7 @@ std::size_t bucket_count(const SparseOptions& options) {
 SparseLayout sparse_layout(int rank, const ProcessGrid& grid, const SparseOptions& options) {
   SparseLayout layout{.is_two_level = is_two_level(rank, grid, options),
                       .shard = whole_of(options),
-                      .ranks = all_ranks(grid)};
+                      .ranks = grid.ranks()};
   if (layout.is_two_level) {
     layout.ranks = grid.cross_group(rank);
     layout.shard = part_of(layout.shard, static_cast<std::size_t>(grid.local_size(rank)),

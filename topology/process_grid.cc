@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <stdexcept>
 
 namespace kolo {
@@ -42,6 +43,11 @@ ProcessGrid ProcessGrid::with_node_sizes(const std::vector<int>& sizes) {
 }
 
 int ProcessGrid::world_size() const { return static_cast<int>(node_of_rank_.size()); }
+std::vector<int> ProcessGrid::ranks() const {
+  std::vector<int> ranks(node_of_rank_.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
 int ProcessGrid::num_nodes() const { return static_cast<int>(ranks_of_node_.size()); }
 int ProcessGrid::node(int rank) const { return node_of_rank_.at(index(rank)); }
 int ProcessGrid::local_rank(int rank) const { return local_of_rank_.at(index(rank)); }

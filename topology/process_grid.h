@@ -22,6 +22,7 @@ class ProcessGrid {
   static ProcessGrid with_node_sizes(const std::vector<int>& sizes);
 
   int world_size() const;
+  std::vector<int> ranks() const;  ///< Of the job, in ascending order.
   int num_nodes() const;
   int node(int rank) const;
   int local_rank(int rank) const;

@@ -213,7 +213,6 @@ class CollectiveCommand {
   void measure_calls();
 
   void add_memory();
-  void add_other_place();
   void add_sparse_rows_options();
   void add_loop_options();
 

@@ -21,8 +21,6 @@ class AlgorithmRequest {
   AlgorithmRequest(const char* text) : AlgorithmRequest(std::string_view(text)) {}         // NOLINT
   AlgorithmRequest(const std::string& text) : AlgorithmRequest(std::string_view(text)) {}  // NOLINT
 
-  /// Whether no algorithm is named for specs of this kind.
-  bool is_auto(CollectiveKind kind) const { return names_for(kind).empty(); }
   /// The requested names for `kind` in order of precedence. The first that serves the spec is used.
   std::vector<std::string_view> names_for(CollectiveKind kind) const;
   /// A copy in which `name` takes precedence over all other names for `kind`.

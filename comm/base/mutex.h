@@ -20,8 +20,6 @@
 
 /// Marks data that is read and written only while `mutex` is held.
 #define KOLO_GUARDED_BY(mutex) KOLO_THREAD_ATTRIBUTE(guarded_by(mutex))
-/// Marks a pointer whose target is used only while `mutex` is held.
-#define KOLO_PT_GUARDED_BY(mutex) KOLO_THREAD_ATTRIBUTE(pt_guarded_by(mutex))
 
 /// Marks a function or lambda whose caller must hold the mutexes.
 #define KOLO_REQUIRES(...) KOLO_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))

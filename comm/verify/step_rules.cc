@@ -1,7 +1,6 @@
 #include "comm/verify/step_rules.h"
 
 #include <algorithm>
-#include <numeric>
 #include <span>
 
 #include <fmt/format.h>
@@ -317,9 +316,7 @@ std::vector<std::pair<Range, Access>> accesses(const Step& step, const BucketLay
 
 std::vector<int> meeting_members(const Step& step, int rank, const ProcessGrid& grid) {
   if (step.group == NativeGroup::kNode) return grid.ranks_of_node(grid.node(rank));
-  std::vector<int> ranks(static_cast<std::size_t>(grid.world_size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
+  return grid.ranks();
 }
 
 std::optional<std::string> check_step(const Step& step, const Schedule& schedule,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,12 +15,6 @@ namespace {
 
 /// Longest time that `give_up` spends on telling one node; an unreachable node delays the next one.
 constexpr Duration kKnockWithin = std::chrono::seconds(1);
-
-std::vector<int> all_ranks(const ProcessGrid& grid) {
-  std::vector<int> ranks(static_cast<std::size_t>(grid.world_size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
 
 std::shared_ptr<TicketGroup> ticket_group(RuntimeState& runtime, const Engine& engine,
                                           std::string group) {
@@ -45,7 +38,7 @@ GroupState::GroupState(RuntimeState& runtime)
       engine_(runtime.engine()),
       grid_(runtime.grid()),
       rank_(runtime.rank()),
-      ranks_of_job_(all_ranks(grid_)),
+      ranks_of_job_(grid_.ranks()),
       tickets_(ticket_group(runtime, engine_, {})),
       calls_(tickets_->operations, rank_, grid_.world_size(), runtime.device()),
       messages_(tickets_->messages, runtime.device(), grid_.world_size()) {}

@@ -284,7 +284,6 @@ class CudaModel {
   // These are for other parts of trainer/cuda.
   kolo::Device& device() { return device_; }
   int device_index() const { return device_index_; }
-  Stream& device_stream() { return *stream_; }
   Context& context() { return context_; }
   DeviceParameters& device_parameters() { return parameters_; }
   /// The buffers by name; they have no gradients.

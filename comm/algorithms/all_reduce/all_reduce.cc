@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -192,8 +191,7 @@ std::size_t AllReduce::chunk_bytes(const CompileContext& context) const {
 }
 
 void AllReduce::append(ScheduleBuilder& builder, const CompileContext& context) const {
-  std::vector<int> ranks(static_cast<std::size_t>(context.grid.world_size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::vector<int> ranks = context.grid.ranks();
   const std::vector<double> shares = shares_between_nodes(context, *this);
   std::vector<Stage> stages;
   for (const Extent& piece : pieces_of(context, flat())) {

@@ -88,8 +88,8 @@ TEST(Registry, RequestsNameAlgorithmsForAllOrForOne) {
   EXPECT_EQ(names("ring;reduce:auto", CollectiveKind::kReduce), Names{});
   EXPECT_EQ(names("all-reduce:hierarchical:direct,ring", CollectiveKind::kAllReduce),
             Names{"hierarchical:direct,ring"});
-  EXPECT_TRUE(AlgorithmRequest().is_auto(CollectiveKind::kAllReduce));
-  EXPECT_FALSE(AlgorithmRequest("hierarchical").is_auto(CollectiveKind::kAllReduce));
+  EXPECT_TRUE(AlgorithmRequest().names_for(CollectiveKind::kAllReduce).empty());
+  EXPECT_FALSE(AlgorithmRequest("hierarchical").names_for(CollectiveKind::kAllReduce).empty());
   for (const Algorithm* each : all_algorithms()) {
     EXPECT_EQ(AlgorithmRequest(each->name()).names_for(CollectiveKind::kReduce),
               Names{each->name()});
