@@ -125,13 +125,13 @@ class Train(unittest.TestCase):
 class Tables(unittest.TestCase):
     def test_accuracy_is_a_mean_and_a_deviation_over_seeds(self):
         table = script("accuracy-table")
-        runs = {("mnist", "dense"): [{"eval_accuracy": 0.97, "wire_bytes_per_step": 800},
-                                     {"eval_accuracy": 0.99, "wire_bytes_per_step": 800}],
-                ("mnist", "int8"): [{"eval_accuracy": 0.96, "wire_bytes_per_step": 200}],
-                ("gpt", "dense"): [{"eval_loss": 1.5, "wire_bytes_per_step": 0}]}
+        runs = {("mnist", "dense"): [{"eval_accuracy": 0.97, "wire_bytes_per_step": 800, "step_ms": 3},
+                                     {"eval_accuracy": 0.99, "wire_bytes_per_step": 800, "step_ms": 5}],
+                ("mnist", "int8"): [{"eval_accuracy": 0.96, "wire_bytes_per_step": 200, "step_ms": 3}],
+                ("gpt", "dense"): [{"eval_loss": 1.5, "wire_bytes_per_step": 0, "step_ms": 9}]}
         text = table.table(runs, ["mnist", "gpt"])
-        self.assertIn("| dense | 98.00 ± 1.41 %, 1.000 | 1.5000 ± 0.0000 |", text)
-        self.assertIn("| int8 | 96.00 ± 0.00 %, 0.250 |  |", text)
+        self.assertIn("| dense | 98.00 ± 1.41 %, 1.000, 1.00 | 1.5000 ± 0.0000 |", text)
+        self.assertIn("| int8 | 96.00 ± 0.00 %, 0.250, 0.75 |  |", text)
         self.assertNotIn("fp16", text)
         self.assertEqual(table.spec_of("mnist", "top-k 1 %, warm-up", 600),
                          "topk(0.01,warmup=60,ramp=60,route=owners)")
