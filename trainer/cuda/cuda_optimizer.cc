@@ -1,7 +1,5 @@
 #include "trainer/cuda/cuda_optimizer.h"
 
-#include <cuda_runtime_api.h>
-
 #include <array>
 #include <cstring>
 #include <vector>
@@ -11,7 +9,6 @@
 
 #include "comm/base/check.h"
 #include "comm/device/cuda_device.h"
-#include "comm/device/cuda_error.h"
 #include "trainer/cuda/compute/status.h"
 #include "trainer/cuda/kernels/update.h"
 #include "trainer/errors.h"
@@ -68,13 +65,6 @@ const Kind& find_kind(std::string_view name) {
 
 BufferView bytes_of(const DeviceMemory& memory, std::size_t bytes) {
   return {memory.data(), bytes, DType::kUInt8, memory.kind()};
-}
-
-void clear(Stream& stream, const DeviceMemory& memory) {
-  if (!memory) return;
-  require_cuda(
-      cudaMemsetAsync(memory.data(), 0, memory.bytes(), static_cast<cudaStream_t>(stream.native())),
-      "cudaMemsetAsync");
 }
 
 // Returns the chunks of an update, with the addresses of the bound gradients. `follows` says which
@@ -224,6 +214,17 @@ void CudaOptimizer::step(const UpdateOptions& update) {
   s.stream.copy(bytes_of(s.pinned_decision, sizeof(UpdateDecision)),
                 bytes_of(s.decision, sizeof(UpdateDecision)));
   s.stream.record(*s.reported);
+}
+
+void CudaOptimizer::measure(std::size_t index, float beta2, double* energy) {
+  State& s = *state_;
+  const CudaDeviceGuard guard(s.parameters.device_index());
+  const double* sums = reinterpret_cast<const double*>(s.sums.data());
+  const auto chunks_of = [&](std::size_t parameter) {
+    return (s.parameters[parameter].size + kUpdateChunk - 1) / kUpdateChunk;
+  };
+  for (std::size_t i = 0; i < index; ++i) sums += chunks_of(i);
+  measure_average({s.stream.native()}, sums, chunks_of(index), beta2, s.device_decision(), energy);
 }
 
 UpdateReport CudaOptimizer::report() {

@@ -47,7 +47,6 @@ class CudaOptimizer : public Stateful {
   CudaOptimizer& operator=(const CudaOptimizer&) = delete;
 
   /// Says whether gradient `index` is a direction from the next step on; see Optimizer::follow.
-  /// Before: the optimizer is "sgd".
   void follow(std::size_t index, bool is_direction);
 
   /// For ranks that each update a part of the elements: `step` calls `gather` with an array of a
@@ -62,6 +61,11 @@ class CudaOptimizer : public Stateful {
   /// Enqueues the norm, the decision, the update and the copy of the report on the stream of the
   /// parameters.
   void step(const UpdateOptions& options);
+
+  /// Enqueues energy = beta2 · energy + (1 - beta2) · sum of squares of gradient `index`, unless
+  /// the last `step` is skipped. `energy` is in device memory. Before: this rank updates all
+  /// elements.
+  void measure(std::size_t index, float beta2, double* energy);
 
   /// The report of the last `step`. Blocks until the device has completed that step. Enqueue the
   /// next `forward_backward` before this call, so that the device is not idle.

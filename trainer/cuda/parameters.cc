@@ -1,11 +1,14 @@
 #include "trainer/cuda/parameters.h"
 
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "comm/base/check.h"
 #include "comm/device/cuda_device.h"
+#include "comm/device/cuda_error.h"
 #include "trainer/cuda/compute/status.h"
 #include "trainer/cuda/kernels/elementwise.h"
 #include "trainer/cuda/kernels/portable.h"
@@ -23,6 +26,13 @@ int index_of(const kolo::Device& device) {
 }
 
 }  // namespace
+
+void clear(Stream& stream, const DeviceMemory& memory) {
+  if (!memory) return;
+  require_cuda(
+      cudaMemsetAsync(memory.data(), 0, memory.bytes(), static_cast<cudaStream_t>(stream.native())),
+      "cudaMemsetAsync");
+}
 
 ParameterPlan plan_parameters(const ParameterSet& parameters) {
   ParameterPlan plan;

@@ -52,6 +52,9 @@ inline float* floats_of(const DeviceMemory& memory) {
   return reinterpret_cast<float*>(memory.data());
 }
 
+/// Enqueues zeros into `memory` on the device; it may be empty.
+void clear(Stream& stream, const DeviceMemory& memory);
+
 /// A parameter on the device.
 struct DeviceParameter {
   std::size_t index = 0;

@@ -1,11 +1,14 @@
 #include "trainer/cuda/updater.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "comm/device/cuda_device.h"
+#include "trainer/cuda/device_directions.h"
 #include "trainer/loop/compression_rules.h"
 #include "trainer/loop/parameter_exchange.h"
 #include "trainer/shards/shard_plan.h"
@@ -14,7 +17,8 @@ namespace kolo::trainer::cuda {
 namespace {
 
 /// Ranks average whole gradients in device memory of the runtime, and each updates all values. SGD
-/// follows averages that already include its momentum.
+/// follows averages that already include its momentum, and AdamW sparse averages of directions, as
+/// on the processor; see GradientExchange.
 class ReplicatedUpdater final : public DeviceUpdater {
  public:
   ReplicatedUpdater(const Config& config, Runtime& runtime, DeviceParameters& parameters)
@@ -22,20 +26,37 @@ class ReplicatedUpdater final : public DeviceUpdater {
         gradients_(register_gradients(runtime, parameters.host(),
                                       {.memory = MemoryKind::kDevice, .dtype = dtype_},
                                       {.compression = runtime.options().compression})),
-        momentum_(config.optimizer_options.momentum) {
+        momentum_(config.optimizer_options.momentum),
+        needs_direction_(
+            need_directions(parameters.host(), gradients_, runtime.options().compression)),
+        roles_(parameters.size()) {
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
       parameters.bind_gradient(i, gradients_.view(i).data, dtype_);
     }
     make_optimizer(config);
-    updated();
+    if (config.optimizer == "adamw" && std::ranges::count(needs_direction_, true) > 0) {
+      directions_.emplace(parameters, Optimizer::Adaptation{config.optimizer_options.beta2,
+                                                            config.optimizer_options.epsilon});
+    }
+    begin_step();
   }
 
-  void ready(std::size_t index) override { gradients_.ready(index, stream()); }
+  void ready(std::size_t index) override {
+    if (roles_[index] == Adaptive::kTurns) directions_->turn(index);
+    if (roles_[index] == Adaptive::kObserves) directions_->observe(index);
+    gradients_.ready(index, stream());
+  }
   void await_averages() override { gradients_.wait(stream()); }
+  StepReport update(float lr, const UpdateVerdict& verdict) override {
+    const StepReport report = DeviceUpdater::update(lr, verdict);
+    if (directions_ && !report.is_skipped) directions_->commit();
+    return report;
+  }
   void visit_state(StateVisitor& visitor) override {
     DeviceUpdater::visit_state(visitor);
+    if (directions_) directions_->visit_state(visitor);
     visit_compression(visitor, gradients_);
-    if (visitor.is_restoring()) updated();
+    if (visitor.is_restoring()) begin_step();
   }
   PlanSummary plan() const override { return gradients_.plan(); }
   std::vector<CompressionStats> compression_stats() const override {
@@ -43,16 +64,28 @@ class ReplicatedUpdater final : public DeviceUpdater {
   }
 
  private:
+  // Averages of directions have no norm that could be clipped.
+  bool clips() const override { return std::ranges::count(roles_, Adaptive::kTurns) == 0; }
   void updated() override {
+    for (std::size_t i = 0; i < roles_.size(); ++i) {
+      if (roles_[i] == Adaptive::kObserves) directions_->observe_average(optimizer(), i);
+    }
+    begin_step();
+  }
+  void begin_step() {
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
       const float corrected = gradients_.corrected_momentum(i);
       if (corrected > 0) require_momentum(corrected, momentum_, parameters_.host()[i].name());
-      optimizer().follow(i, corrected > 0);
+      if (directions_ && needs_direction_[i]) roles_[i] = adaptive_role(gradients_, i);
+      optimizer().follow(i, corrected > 0 || roles_[i] == Adaptive::kTurns);
     }
   }
 
   GradientSet gradients_;
   const float momentum_;
+  const std::vector<bool> needs_direction_;  // by parameter, in any step
+  std::vector<Adaptive> roles_;              // by parameter, in this step
+  std::optional<DeviceDirections> directions_;
 };
 
 ShardPlan plan_shards(const ParameterSet& parameters, const Runtime& runtime,
@@ -157,8 +190,9 @@ CudaOptimizer& DeviceUpdater::make_optimizer(const Config& config) {
 }
 
 StepReport DeviceUpdater::update(float lr, const UpdateVerdict&) {
-  optimizer_->step(
-      {.lr = lr, .gradient_scale = 1.0f / gate_.loss_scale(), .clip_norm = gate_.clip_norm()});
+  optimizer_->step({.lr = lr,
+                    .gradient_scale = 1.0f / gate_.loss_scale(),
+                    .clip_norm = clips() ? gate_.clip_norm() : 0.0});
   updated();
   const UpdateReport report = optimizer_->report();
   if (gate_.record(report.is_skipped)) {

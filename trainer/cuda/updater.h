@@ -37,6 +37,8 @@ class DeviceUpdater : public ParameterUpdater {
   CudaOptimizer& make_optimizer(const Config& config);
   CudaOptimizer& optimizer() { return *optimizer_; }
   NativeStream stream() const { return {parameters_.stream().native()}; }
+  /// Whether the gradients of this step are clipped.
+  virtual bool clips() const { return true; }
   /// Called when the update of this rank's values is enqueued.
   virtual void updated() = 0;
 

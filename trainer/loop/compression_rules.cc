@@ -56,10 +56,10 @@ void require_device_compression(const Config& config, const Options& options) {
     if (spec.momentum > 0 && config.optimizer != "sgd") {
       refuse("dgc corrects the momentum of sgd; leave dgc out, choose --optimizer sgd");
     }
-    if (parse_precision(config.precision) == DType::kFloat16) {
+    if (update_options(config).loss_scale.mode != LossScaler::Mode::kOff) {
       refuse(
-          "residuals would keep the former loss scale when that of float16 changes; choose "
-          "--precision bfloat16");
+          "residuals on a GPU have no loss scale; choose --precision bfloat16 with --loss-scale "
+          "auto");
     }
   }
 }
@@ -70,13 +70,6 @@ void require_momentum(float corrected, float momentum, const std::string& parame
       fmt::format("dgc={} for '{}': --momentum is {}, and all parameters have one momentum: give "
                   "both the same value",
                   corrected, parameter, momentum));
-}
-
-std::string sparse_contributions(const Config& config, const Options& options) {
-  const bool is_adaptive = config.optimizer == "adamw" || config.optimizer == "lamb";
-  const CompressionRules rules = CompressionRules::parse(options.compression);
-  if (!is_adaptive || !rules.any(&CompressionSpec::is_sparse)) return {};
-  return options.device == "cpu" ? "directions" : "gradients";
 }
 
 DType gradient_dtype(const Config& config, const Options& options) {

@@ -30,20 +30,15 @@ std::string adaptive_rules(const std::string& rules, const AdaptiveJob& job);
 /// reliable. Pure.
 bool begins_sparse_early(const std::string& rules, std::size_t warmup_steps);
 
-/// Checks that compression works on the job's device. On a GPU that is top-k, with momentum
-/// correction for sgd only, and without the loss scale of float16, which residuals would keep when
-/// it changes. Errors: KoloError(kConfig) if the rules name another codec and the device is not
-/// "cpu".
+/// Checks that compression works on the job's device. On a GPU, momentum correction is for sgd
+/// only, and there is no loss scale, which residuals would keep when it changes. Errors:
+/// KoloError(kConfig) if the rules name a codec that works in host memory only and the device is
+/// not "cpu".
 void require_device_compression(const Config& config, const Options& options);
 
 /// Checks that the momentum that Kolo applies to `parameter` is the optimizer's. Errors:
 /// KoloError(kConfig) naming both.
 void require_momentum(float corrected, float momentum, const std::string& parameter);
-
-/// Says what ranks send where gradients are sparse and the optimizer is adaptive: "gradients" on a
-/// GPU, "directions" on the processor (see `OwnDirections`); empty for other jobs. Residuals are of
-/// the same kind. Pure.
-std::string sparse_contributions(const Config& config, const Options& options);
 
 /// The dtype in which a job stores and sends gradients, as --gradients says. "auto" is bfloat16 if
 /// the job runs on the processor with bfloat16 products and without shards, compression and another

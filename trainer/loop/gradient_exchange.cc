@@ -35,20 +35,6 @@ std::vector<std::size_t> places_of(const ParameterSet& parameters) {
   return places;
 }
 
-/// Returns, for each parameter, whether compression makes the averages of its gradients too inexact
-/// for an adaptive optimizer, in the next step or later.
-std::vector<bool> find_sparse(const ParameterSet& parameters, const GradientSet& gradients,
-                              const std::vector<std::size_t>& places,
-                              const std::string& compression) {
-  const CompressionRules rules = CompressionRules::parse(compression);
-  std::vector<bool> found;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    found.push_back(!has_rows(parameters[i]) && gradients.may_become_sparse(places[i]) &&
-                    !rules.spec_of(parameters[i].name()).method->is_close);
-  }
-  return found;
-}
-
 }  // namespace
 
 GradientExchange::GradientExchange(Group& group, ParameterSet& parameters,
@@ -65,9 +51,8 @@ GradientExchange::GradientExchange(Group& group, ParameterSet& parameters,
       gradients_(register_in(group, std::nullopt)),
       is_sparse_(parameters.size()),
       corrects_momentum_(parameters.size()),
-      is_observed_(parameters.size()),
-      becomes_direction_(parameters.size()),
-      needs_direction_(find_sparse(parameters, gradients_, places_, options.compression)) {
+      roles_(parameters.size()),
+      needs_direction_(need_directions(parameters, gradients_, options.compression)) {
   const auto adaptation = optimizer_->adaptation();
   if (TensorNorms* const norms = optimizer_->norms()) {
     norms->add_up_by([this](std::size_t parameter) { return shares_.ranges(parameter); });
@@ -171,10 +156,10 @@ StepReport GradientExchange::update(float lr, const UpdateVerdict& verdict) {
 }
 
 void GradientExchange::update_all(float lr, float gradient_scale) {
-  const bool has_directions = std::ranges::count(becomes_direction_, true) > 0;
+  const bool has_directions = std::ranges::count(roles_, Adaptive::kTurns) > 0;
   optimizer_->begin_step();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (is_observed_[i]) directions_->observe_average(i, unscale_);
+    if (roles_[i] == Adaptive::kObserves) directions_->observe_average(i, unscale_);
     update(i, lr, has_directions ? unscale_ : gradient_scale);
   }
   if (directions_) directions_->commit();
@@ -187,24 +172,21 @@ void GradientExchange::begin_step() {
     is_sparse_[i] = gradients_.is_sparse(place);
     corrects_momentum_[i] = gradients_.corrects_momentum(place);
     if (corrects_momentum_[i]) require_momentum(i);
-    const bool needs_direction = directions_ && needs_direction_[i];
-    becomes_direction_[i] = needs_direction && is_sparse_[i] && !gradients_.is_warming_up(place);
-    is_observed_[i] =
-        needs_direction && !becomes_direction_[i] && gradients_.may_become_sparse(place);
+    if (directions_ && needs_direction_[i]) roles_[i] = adaptive_role(gradients_, place);
   }
 }
 
 void GradientExchange::prepare(std::size_t index) {
-  if (becomes_direction_[index]) {
+  if (roles_[index] == Adaptive::kTurns) {
     directions_->turn(index);
-  } else if (is_observed_[index]) {
+  } else if (roles_[index] == Adaptive::kObserves) {
     // `scale_sparse` has removed the loss scale from sparse gradients only.
     directions_->observe(index, is_sparse_[index] ? 1.0f : 1.0f / gate_.loss_scale());
   }
 }
 
 void GradientExchange::update(std::size_t index, float lr, float gradient_scale) {
-  if (becomes_direction_[index] || corrects_momentum_[index]) {
+  if (roles_[index] == Adaptive::kTurns || corrects_momentum_[index]) {
     optimizer_->follow(index, lr, gradient_scale);
   } else {
     optimizer_->update(index, lr, gradient_scale);

@@ -115,9 +115,10 @@ class GradientExchange final : public ParameterUpdater {
   GradientSet gradients_;
   std::optional<RowExchange> rows_;
   std::optional<OwnDirections> directions_;  // set if an adaptive optimizer has sparse gradients
-  // Treatment of each gradient in this step, by parameter; false for rows.
-  std::vector<bool> is_sparse_, corrects_momentum_, is_observed_, becomes_direction_;
-  const std::vector<bool> needs_direction_;  // by parameter, in any step; see `find_sparse`
+  // Treatment of each gradient in this step, by parameter; none for rows.
+  std::vector<bool> is_sparse_, corrects_momentum_;
+  std::vector<Adaptive> roles_;
+  const std::vector<bool> needs_direction_;  // by parameter, in any step
 };
 
 }  // namespace kolo::trainer

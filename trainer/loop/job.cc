@@ -138,10 +138,6 @@ JobIdentity job_identity(const Config& config, const Runtime& runtime, const Tas
   }
   add("--wire", std::string(to_string(options.wire_dtype.value_or(DType::kFloat32))));
   add("--compression", options.compression);
-  // --device cpu and cuda differ in this.
-  if (const std::string sent = sparse_contributions(config, options); !sent.empty()) {
-    add("what --compression sends sparsely", sent);
-  }
   add("--data", fmt::format("{} training samples", samples));
   if (task.data.text_hash != 0) add(kTextSetting, fmt::format("{:016x}", task.data.text_hash));
   if (!task.data.text_files.empty()) {

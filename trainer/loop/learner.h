@@ -120,8 +120,8 @@ class Learner {
   virtual std::string origin() const { return {}; }
 
   /// The state of training between two steps, including the parameters. Visit it between steps;
-  /// restoring is collective. Devices save the same pieces, so each resumes the other's checkpoints
-  /// unless `sparse_contributions` differs.
+  /// restoring is collective. Devices save the same pieces, so each resumes the other's
+  /// checkpoints.
   virtual Stateful& state() = 0;
 
   /// Runs the forward and backward pass over a batch, in which each row has weight `row_weight` in

@@ -2,23 +2,10 @@
 
 #include <utility>
 
-#include "comm/base/log.h"
 #include "trainer/errors.h"
 #include "trainer/loop/compression_rules.h"
 
 namespace kolo::trainer {
-
-namespace {
-
-/// On a processor, AdamW sends directions where gradients are sparse; on a GPU it does not.
-void warn_of_gradients(const Config& config, const Options& options) {
-  if (sparse_contributions(config, options) != "gradients") return;
-  log::warn("--compression " + options.compression + " with --optimizer " + config.optimizer +
-            ": on a GPU it adapts to sparse averages of gradients; if the loss is too high, choose "
-            "--optimizer sgd, or --device cpu, where ranks send directions");
-}
-
-}  // namespace
 
 std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, const Task& task,
                                       const Catalog& catalog) {
@@ -26,7 +13,6 @@ std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, co
   require_offered_on_gpus(config);
   require_device_compression(config, runtime.options());
   gradient_dtype(config, runtime.options());  // throws for options that exclude each other
-  if (runtime.rank() == 0) warn_of_gradients(config, runtime.options());
 #if KOLO_CUDA_TRAINER
   return cuda::make_learner(config, runtime, task);
 #else

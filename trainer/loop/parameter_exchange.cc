@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "runtime/gradients/gradient_compression.h"
+
 namespace kolo::trainer {
 
 GradientSet register_gradients(Group& group, const ParameterSet& parameters,
@@ -31,6 +33,23 @@ void visit_compression(StateVisitor& visitor, GradientSet& gradients) {
   } else {
     gradients.load_compression(compression.front());
   }
+}
+
+std::vector<bool> need_directions(const ParameterSet& parameters, const GradientSet& gradients,
+                                  const std::string& compression) {
+  const CompressionRules rules = CompressionRules::parse(compression);
+  std::vector<bool> need;
+  std::size_t place = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    need.push_back(parameters[i].rows() == nullptr && gradients.may_become_sparse(place++) &&
+                   !rules.spec_of(parameters[i].name()).method->is_close);
+  }
+  return need;
+}
+
+Adaptive adaptive_role(const GradientSet& gradients, std::size_t place) {
+  if (gradients.is_sparse(place) && !gradients.is_warming_up(place)) return Adaptive::kTurns;
+  return gradients.may_become_sparse(place) ? Adaptive::kObserves : Adaptive::kNothing;
 }
 
 void broadcast_values(Group& group, ParameterSet& parameters) {

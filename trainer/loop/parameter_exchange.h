@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/base/buffer_view.h"
@@ -25,6 +26,22 @@ GradientSet register_gradients(Group& group, const ParameterSet& parameters,
 
 /// Visits the state of compressed gradients: what each rank has not sent yet.
 void visit_compression(StateVisitor& visitor, GradientSet& gradients);
+
+/// What an adaptive optimizer does with a rank's gradient before it is averaged; see
+/// `OwnDirections`.
+enum class Adaptive {
+  kNothing,
+  kObserves,  ///< The gradient is dense and may become sparse.
+  kTurns,     ///< It is sparse, and becomes a direction.
+};
+
+/// Returns, by parameter, whether compression makes averages too inexact for an adaptive optimizer,
+/// in the next step or later. `gradients` are the registered ones of `parameters`.
+std::vector<bool> need_directions(const ParameterSet& parameters, const GradientSet& gradients,
+                                  const std::string& compression);
+
+/// Returns what happens in the next step to gradient `place`, whose parameter needs directions.
+Adaptive adaptive_role(const GradientSet& gradients, std::size_t place);
 
 /// Broadcasts the parameters and buffers of rank 0. Collective.
 void broadcast_values(Group& group, ParameterSet& parameters);

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "comm/native/device_factory.h"
@@ -68,6 +69,8 @@ namespace {
 
 using testing::HasSubstr;
 
+thread_local int rank_of_thread = 0;
+
 /// The state of all ranks, with whole tensors in place of shards. Threads: any.
 class WholeState final : public StateVisitor {
  public:
@@ -88,8 +91,9 @@ class WholeState final : public StateVisitor {
 
  protected:
   void visit(Reach reach, std::string_view name, const Piece& piece) override {
-    EXPECT_EQ(reach, Reach::kShared);
-    copy(name, piece, 0, piece.bytes.size());
+    const bool is_own = reach == Reach::kOwn;
+    copy(is_own ? fmt::format("{} of rank {}", name, rank_of_thread) : std::string(name), piece, 0,
+         piece.bytes.size());
   }
   void visit_shard(std::string_view name, const Piece& piece, std::size_t begin) override {
     std::size_t bytes = sizeof(float);
@@ -182,6 +186,7 @@ void run(const Job& job, Options options, const Train& train) {
   test::RuntimeJob runtimes(job.ranks, options);
   test::run_ranks(job.ranks, [&](const test::RankRun& rank) {
     Runtime runtime = runtimes.join(rank.rank());
+    rank_of_thread = rank.rank();
     train(runtime);
     runtime.close();
   });
@@ -385,6 +390,44 @@ TEST(DeviceUpdaters, MomentumIsCorrectedAsOnTheProcessor) {
   train_on_devices(job, config, 0, 4, nullptr, devices, options);
   train_on_processors(job, config, 0, 4, nullptr, processors, options);
   expect_follows(devices, processors);
+}
+
+/// Of a job whose largest tensor is sent sparsely, as directions, from the third step on.
+const Options kDirections{.compression = "topk(0.05,fp32,warmup=2,scope=flat)"};
+
+Config directions_config() {
+  Config config = config_of("adamw", "none");
+  config.loss_scale = "off";
+  config.clip_norm = 1.0;
+  return config;
+}
+
+TEST(DeviceUpdaters, DirectionsAreSentAsOnTheProcessor) {
+  for (const std::optional<int> overflow_at : {std::optional<int>(), std::optional(1)}) {
+    const Job job{.ranks = 2, .overflow_at = overflow_at, .is_distinct = true};
+    Saved devices, processors, dense;
+    train_on_devices(job, directions_config(), 0, 5, nullptr, devices, kDirections);
+    train_on_processors(job, directions_config(), 0, 5, nullptr, processors, kDirections);
+    expect_follows(devices, processors);
+    EXPECT_TRUE(devices.state.pieces().contains("own_directions.moment/tensor2 of rank 1"));
+    train_on_devices(job, directions_config(), 0, 5, nullptr, dense);
+    EXPECT_NE(devices.values, dense.values);
+  }
+}
+
+// The job is saved when it has measured one of two dense steps.
+TEST(DeviceUpdaters, DirectionsGoFromEachToEach) {
+  const Job job{.ranks = 2, .is_distinct = true};
+  const Config config = directions_config();
+  Saved whole, on_device, on_processor, to_device, to_processor;
+  train_on_devices(job, config, 0, 4, nullptr, whole, kDirections);
+  whole.reports.erase(whole.reports.begin());
+  train_on_devices(job, config, 0, 1, nullptr, on_device, kDirections);
+  train_on_processors(job, config, 0, 1, nullptr, on_processor, kDirections);
+  train_on_devices(job, config, 1, 4, &on_processor, to_device, kDirections);
+  expect_follows(to_device, whole);
+  train_on_processors(job, config, 1, 4, &on_device, to_processor, kDirections);
+  expect_follows(to_processor, whole);
 }
 
 TEST(DeviceUpdaters, OptionsThatExcludeShardsAreNamed) {

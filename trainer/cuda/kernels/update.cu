@@ -1,5 +1,7 @@
 #include "trainer/cuda/kernels/update.h"
 
+#include <algorithm>
+
 #include "trainer/cuda/compute/status.h"
 #include "trainer/cuda/kernels/element.cuh"
 
@@ -129,6 +131,37 @@ __global__ void decide_kernel(const double* sums, std::size_t count, DecisionRul
   if (threadIdx.x == 0) *decision = decide(*decision, rule, sum);
 }
 
+template <bool kTurns>
+__global__ void moment_kernel(MomentArrays a, MomentRates rates) {
+  const float scale = kTurns ? static_cast<float>(*rates.survival * rates.correction) : 0.0f;
+  const std::size_t stride = static_cast<std::size_t>(gridDim.x) * kThreads;
+  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * kThreads + threadIdx.x; i < a.count;
+       i += stride) {
+    const float gradient = a.gradient[i];
+    const float next = second_moment(rates.beta2, gradient, a.moment[i]);
+    a.next[i] = next;
+    if (kTurns) a.gradient[i] = adam_direction(gradient, next, scale, rates.epsilon);
+  }
+}
+
+__global__ void measure_average_kernel(const double* sums, std::size_t count, double beta2,
+                                       const UpdateDecision* decision, double* energy) {
+  __shared__ double scratch[kThreads / kWarpSize];
+  const double sum = total_of(sums, count, scratch);
+  if (threadIdx.x == 0 && decision->is_skipped == 0) {
+    *energy = beta2 * *energy + (1.0 - beta2) * sum;
+  }
+}
+
+__global__ void measure_survival_kernel(const float* moment, std::size_t count,
+                                        const double* energy, double* survival) {
+  __shared__ double scratch[kThreads / kWarpSize];
+  double sum = 0.0;
+  for (std::size_t i = threadIdx.x; i < count; i += kThreads) sum += static_cast<double>(moment[i]);
+  const double own = block_sum<kThreads>(sum, scratch);
+  if (threadIdx.x == 0) *survival = own > 0.0 && *energy > 0.0 ? *energy / own : 1.0;
+}
+
 }  // namespace
 
 void update_adamw(NativeStream stream, const UpdateArrays& a, const AdamWRates& rates,
@@ -141,6 +174,32 @@ void update_sgd(NativeStream stream, const UpdateArrays& a, const SgdRates& rate
                 const UpdateDecision* decision) {
   launch_update(stream, a, SgdElement{rates}, decision);
   check_launch("update_sgd");
+}
+
+void enter_moment(NativeStream stream, const MomentArrays& a, const MomentRates& rates) {
+  if (a.count == 0) return;
+  constexpr std::size_t kMostBlocks = 1 << 16;
+  const auto blocks =
+      static_cast<unsigned>(std::min(kMostBlocks, (a.count + kThreads - 1) / kThreads));
+  if (rates.survival == nullptr) {
+    moment_kernel<false><<<blocks, kThreads, 0, native(stream)>>>(a, rates);
+  } else {
+    moment_kernel<true><<<blocks, kThreads, 0, native(stream)>>>(a, rates);
+  }
+  check_launch("enter_moment");
+}
+
+void measure_average(NativeStream stream, const double* sums, std::size_t count, float beta2,
+                     const UpdateDecision* decision, double* energy) {
+  measure_average_kernel<<<1, kThreads, 0, native(stream)>>>(
+      sums, count, static_cast<double>(beta2), decision, energy);
+  check_launch("measure_average");
+}
+
+void measure_survival(NativeStream stream, const float* moment, std::size_t count,
+                      const double* energy, double* survival) {
+  measure_survival_kernel<<<1, kThreads, 0, native(stream)>>>(moment, count, energy, survival);
+  check_launch("measure_survival");
 }
 
 void sum_squares(NativeStream stream, const UpdateArrays& a, double* sums) {

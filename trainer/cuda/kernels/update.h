@@ -54,6 +54,7 @@ struct AdamWRates {
   float beta2;
   float epsilon;
   float weight_decay;
+  bool follows = false;  ///< Whether the gradient is a direction; see Optimizer::follow.
 };
 
 /// Updates one element, with the same roundings as trainer/kernels/vector.cc on a processor with
@@ -61,6 +62,11 @@ struct AdamWRates {
 KOLO_HOST_DEVICE inline void adamw_element(const AdamWRates& rates, const UpdateDecision& decision,
                                            float gradient, float& m, float& v, float& value) {
   const float g = gradient * decision.gradient_factor;
+  if (rates.follows) {
+    m = fmaf(value, rates.weight_decay, g);
+    value = fmaf(-m, rates.lr, value);
+    return;
+  }
   m = fmaf(1.0f - rates.beta1, g - m, m);
   v = fmaf(1.0f - rates.beta2, g * g - v, v);
   const float root = sqrtf(v * decision.bias_correction2);
@@ -87,16 +93,16 @@ struct UpdateChunk {
   std::uint64_t offset = 0;        ///< Index of the first element in values and copies.
   std::uint64_t state = 0;         ///< Index of the first element in the moments.
   std::uint32_t count = 0;
-  std::uint32_t decays = 0;  ///< 1 if weight decay applies, otherwise 0.
-  std::uint32_t follows =
-      0;  ///< 1 if the gradient is a direction with SGD's momentum, otherwise 0.
+  std::uint32_t decays = 0;   ///< 1 if weight decay applies, otherwise 0.
+  std::uint32_t follows = 0;  ///< 1 if the gradient is a direction, otherwise 0.
 };
 
-// These return the rates of a chunk. One that follows directions decays as strongly as with
-// momentum.
+// These return the rates of a chunk. With SGD, one that follows directions decays as strongly as
+// with momentum.
 
 KOLO_HOST_DEVICE inline AdamWRates rates_of(AdamWRates rates, const UpdateChunk& chunk) {
   if (chunk.decays == 0) rates.weight_decay = 0.0f;
+  rates.follows = chunk.follows != 0;
   return rates;
 }
 
@@ -106,6 +112,16 @@ KOLO_HOST_DEVICE inline SgdRates rates_of(SgdRates rates, const UpdateChunk& chu
   rates.weight_decay /= 1.0f - rates.momentum;
   rates.momentum = 0.0f;
   return rates;
+}
+
+// These are the elements of second_moment_update and adam_direction in trainer/kernels/vector.cc.
+
+KOLO_HOST_DEVICE inline float second_moment(float beta2, float gradient, float v) {
+  return fmaf(1.0f - beta2, gradient * gradient - v, v);
+}
+KOLO_HOST_DEVICE inline float adam_direction(float gradient, float v, float moment_scale,
+                                             float epsilon) {
+  return gradient / (sqrtf(v * moment_scale) + epsilon);
 }
 
 /// Number of elements of a full chunk. Chunks begin at multiples of it within their parameter. If
@@ -144,5 +160,30 @@ void update_adamw(NativeStream stream, const UpdateArrays& arrays, const AdamWRa
                   const UpdateDecision* decision);
 void update_sgd(NativeStream stream, const UpdateArrays& arrays, const SgdRates& rates,
                 const UpdateDecision* decision);
+
+/// Arrays of one parameter for the second moment of this rank's gradients; see `OwnDirections`.
+struct MomentArrays {
+  float* gradient;
+  const float* moment;
+  float* next;
+  std::size_t count;
+};
+struct MomentRates {
+  float beta2;
+  float epsilon;
+  double correction;       ///< Bias correction of the next moment.
+  const double* survival;  ///< A factor of the moment, in device memory; null to keep the gradient.
+};
+
+/// Computes the next moment and, if there is a factor, replaces the gradient by its direction.
+/// Bits: those of second_moment_update and adam_direction with fused multiply-add.
+void enter_moment(NativeStream stream, const MomentArrays& arrays, const MomentRates& rates);
+/// Computes energy = beta2 · energy + (1 - beta2) · total of `count` sums, unless the step is
+/// skipped.
+void measure_average(NativeStream stream, const double* sums, std::size_t count, float beta2,
+                     const UpdateDecision* decision, double* energy);
+/// Computes survival = energy / sum of the moment, or 1 if one of them is 0.
+void measure_survival(NativeStream stream, const float* moment, std::size_t count,
+                      const double* energy, double* survival);
 
 }  // namespace kolo::trainer::cuda
