@@ -119,7 +119,10 @@ def bits(job):
     """Products with powers of two are exact, so that a fused multiply-add changes no bit."""
     lr, momentum, decay = np.float32(0.125), np.float32(0.5), np.float32(2**-10)
     with create("dist_sync", job) as kv:
-        kv.set_optimizer("sgd", lr=lr, momentum=momentum, weight_decay=decay)
+        kv.set_optimizer("sgd", rescale=0.5)
+        kv.set_updater(add)  # The settings begin anew.
+        kv.set_optimizer("sgd", lr=1, momentum=momentum)
+        kv.set_optimizer("sgd", lr=lr, weight_decay=decay)  # The momentum stays.
         for count in (1, 1000, 100_003):
             random = np.random.default_rng(count + job.rank)
             weight = np.full(count, 0.3, np.float32)
