@@ -17,7 +17,9 @@
 namespace kolo::trainer {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr int kRanks = 4;
 
@@ -202,6 +204,24 @@ TEST_F(CompressionTrainingTest, AdamIsToldWhatItNeedsAndWhichRulesDecideNothing)
   EXPECT_THAT(log, HasSubstr("--clip-norm 1: it limits gradients in dense steps only"));
   EXPECT_THAT(log, HasSubstr("--compression: the rule for 'nothing*' decides about no parameter"));
   EXPECT_THAT(log, HasSubstr("--decay-rules: the rule for 'missing*' decides about no parameter"));
+}
+
+TEST_F(CompressionTrainingTest, RowsOfTablesAreNotCompressedWhichIsTold) {
+  const auto log_with = [&](const char* compression, bool row_gradients) {
+    Config config = small_job("embedding-bag", directory_);
+    config.steps = 1;
+    config.row_gradients = row_gradients;
+    config.runtime.compression = compression;
+    testing::internal::CaptureStderr();
+    run_ranks(1, config);
+    return testing::internal::GetCapturedStderr();
+  };
+  const auto rows = HasSubstr("the rows of words are sent as they are");
+  const auto rule = HasSubstr("the rule for 'words' decides about no parameter");
+  EXPECT_THAT(log_with("words=int8,*=fp16", true), AllOf(rows, rule));
+  EXPECT_THAT(log_with("int8", true), AllOf(rows, Not(rule)));
+  EXPECT_THAT(log_with("words=none,*=int8", true), AllOf(Not(rows), Not(rule)));
+  EXPECT_THAT(log_with("words=int8,*=fp16", false), AllOf(Not(rows), Not(rule)));
 }
 
 TEST(CompressionRulesTest, AutoForAdaptiveOptimizersIsWhatTheyNeed) {

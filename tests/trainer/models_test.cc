@@ -132,9 +132,9 @@ ModelCase bert_case(std::string name, std::size_t chosen) {
 }
 
 template <typename Classifier>
-ModelCase text_case(std::string name, std::int32_t lowest) {
+ModelCase text_case(std::string name) {
   return {.name = std::move(name),
-          .inputs = {{kTextLength, lowest, 6}, {1, lowest, 6}},
+          .inputs = {{kTextLength, 0, 6}, {1, 0, 6}},
           .outputs = kTextClasses,
           .make = [](Device& device, std::size_t samples) {
             return std::make_unique<Classifier>(
@@ -181,8 +181,8 @@ std::vector<ModelCase> model_cases() {
           gpt_case("gpt_with_all_options", all_options),
           bert_case("bert_of_classes", 0),
           bert_case("bert_of_masked_tokens", 2),
-          text_case<EmbeddingBagClassifier>("embedding_bag", 0),
-          text_case<LstmClassifier>("lstm", 1),
+          text_case<EmbeddingBagClassifier>("embedding_bag"),
+          text_case<LstmClassifier>("lstm"),
           {.name = "matrix_factorization",
            .inputs = {{1, 1, 6}, {1, 1, 6}},
            .outputs = 1,

@@ -106,7 +106,8 @@ TEST_F(ChildProcessesTest, TheyEndWithTheirParent) {
 
 // A program of a few lines replaces kolo-train. Its held-out loss is the value of --x, and it fails
 // for x = 9. It takes 8 steps, or the number in --stop-after, at which it saves and does
-// not stop twice.
+// not stop twice. If x is the value of --early, it takes one step, as if it had reached its target.
+// The value of --late is the loss of a run to its end.
 class SweepTest : public testing::Test {
  protected:
   SweepOptions options() const {
@@ -133,12 +134,18 @@ class SweepTest : public testing::Test {
   static constexpr const char* kProgram = R"(
     steps=8
     while [ $# -gt 0 ]; do
-      case $1 in --x) x=$2 ;; --run) run=$2 ;; --stop-after) steps=$2 ;; esac
+      case $1 in
+        --x) x=$2 ;; --run) run=$2 ;; --stop-after) steps=$2 ;;
+        --early) early=$2 ;; --late) late=$2 ;;
+      esac
       shift 2
     done
     [ -e $run/../sweep.json ] || exit 77
     [ $x = 9 ] && exit 79
-    [ $steps = 8 ] || mkdir $run/step-0000000$steps || exit 78
+    if [ $x = "$early" ]; then steps=1
+    elif [ $steps != 8 ]; then mkdir $run/step-0000000$steps || exit 78
+    fi
+    [ $steps = 8 ] && x=${late:-$x}
     echo "{\"step\":$steps,\"train_loss\":0.5}" >> $run/metrics.jsonl
     echo "{\"step\":$steps,\"eval_loss\":$x,\"eval_accuracy\":0.25}" >> $run/metrics.jsonl
   )";
@@ -162,12 +169,27 @@ TEST_F(SweepTest, HalvingGivesTheBetterHalfTwiceTheSteps) {
   sweep.rounds = 3;
   sweep.steps = 8;
   sweep.at_once = 2;
+  sweep.options = {"--late", "5"};  // the best run of the first rounds
   const std::vector<SweepResult> results = run(sweep);
   EXPECT_THAT(values(results), ElementsAre("1", "2", "3", "9"));
   std::vector<std::size_t> steps;
   for (const SweepResult& result : results) steps.push_back(result.steps);
   EXPECT_THAT(steps, ElementsAre(8u, 4u, 2u, 0u));
   EXPECT_EQ(to_json(run(sweep)), to_json(results)) << "what has been done is not done again";
+}
+
+TEST_F(SweepTest, ARunThatReachesItsTargetEarlyIsNoWorseForIt) {
+  SweepOptions sweep = options();
+  sweep.options = {"--early", "1"};
+  EXPECT_THAT(values(run(sweep)), ElementsAre("1", "2", "3", "9"));
+  sweep.folder += "_in_rounds";
+  sweep.rounds = 3;
+  sweep.steps = 8;
+  const std::vector<SweepResult> results = run(sweep);
+  EXPECT_THAT(values(results), ElementsAre("1", "2", "3", "9"));
+  std::vector<std::size_t> steps;
+  for (const SweepResult& result : results) steps.push_back(result.steps);
+  EXPECT_THAT(steps, ElementsAre(1u, 4u, 2u, 0u));
 }
 
 TEST_F(SweepTest, RunsThatWouldShareAFolderAreRefused) {

@@ -187,6 +187,19 @@ TEST(TextDataTest, TextsWithLabelsAreNoText) {
   EXPECT_THAT(data_error([&] { task_of(config); }), HasSubstr("needs samples with a number"));
 }
 
+TEST(TextDataTest, OtherTextsOrLabelsHaveAnotherHash) {
+  const TemporaryDirectory directory;
+  const auto hash_with = [&](const std::string& row) {
+    const std::string others = "b,y\na,x\nb,y\na,x\nb,y\na,x\nb,y\na,x\n";
+    const std::string csv = "text,label\n" + row + others + row;
+    return task_of(text_job(directory.write("t.csv", csv))).data.text_hash;
+  };
+  const std::uint64_t hash = hash_with("a,x\n");
+  EXPECT_EQ(hash_with("a,x\n"), hash);
+  EXPECT_NE(hash_with("b,x\n"), hash);
+  EXPECT_NE(hash_with("a,y\n"), hash);
+}
+
 Config rating_job(const std::filesystem::path& data) {
   Config config = text_job(data);
   config.task = "rating";

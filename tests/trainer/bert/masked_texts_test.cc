@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -199,6 +201,18 @@ TEST(MaskedTextsTest, TheVocabularyOfAnotherRunIsTaken) {
   EXPECT_THAT(data_error([&] { task_of(config); }), HasSubstr("words.json: it has no [CLS]"));
   words = to_numbered_json({"<padding>", "<unknown>", "[CLS]", "[MASK]"});
   EXPECT_THAT(data_error([&] { task_of(config); }), HasSubstr("no words that can be told apart"));
+}
+
+TEST(MaskedTextsTest, AnotherTextHasAnotherHash) {
+  const TemporaryDirectory directory;
+  std::string text = many_words();
+  const auto hash = [&] {
+    return task_of(masked_job(directory.write("book.txt", text))).data.text_hash;
+  };
+  const std::uint64_t before = hash();
+  EXPECT_EQ(hash(), before);
+  std::ranges::reverse(text);
+  EXPECT_NE(hash(), before);
 }
 
 TEST(MaskedTextsTest, OtherTasksRefuseTextsWithoutTarget) {

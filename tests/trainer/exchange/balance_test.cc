@@ -243,6 +243,18 @@ INSTANTIATE_TEST_SUITE_P(Jobs, BalancedTrainingTest,
                                          BalancedJob{"Sharded", "lenet", "adamw", share_gradients}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
+// There are 203 samples. Two parts of the first rank would not fill a step.
+TEST(BalancedDropTest, UnequalPartsFillAStepIfEqualOnesDo) {
+  const TemporaryDirectory directory;
+  Config config = small_job("mlp", directory);
+  config.optimizer = "adamw";
+  config.uneven = "drop";
+  config.batch = 100;
+  config.steps = 2;
+  config.balance = "3,1";
+  expect_equal_weights(run_ranks(2, config));
+}
+
 // A learner keeps its moments, loss scale, residuals and sums when its batch changes between steps.
 TEST(LearnerTest, KeepsItsStateWhenItsBatchChanges) {
   const TemporaryDirectory directory;

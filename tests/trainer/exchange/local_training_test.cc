@@ -239,6 +239,10 @@ TEST_F(LocalTrainingTest, OptionsThatDoNotGoTogetherAreNamed) {
               HasSubstr("--exchange local with --weight-average"));
   EXPECT_THAT(refusal("local", [](Config& c) { c.loss_scale = "dynamic"; }),
               HasSubstr("--exchange local with a loss scale"));
+  for (const char* exchange : {"local", "diloco"}) {
+    EXPECT_THAT(refusal(exchange, [](Config& c) { c.sync_batch_norm = true; }),
+                HasSubstr("--exchange " + std::string(exchange) + " with --sync-batch-norm on"));
+  }
   EXPECT_THAT(refusal("local", [](Config& c) { c.fragments = 5; }),
               HasSubstr("--fragments 5 with --every 4"));
   EXPECT_THAT(refusal("local", [](Config& c) { c.overlap = 4; }),

@@ -91,6 +91,8 @@ TEST_F(UnevenTest, WhatDoesNotGoTogetherIsNamed) {
               HasSubstr("--uneven join with --shard optimizer"));
   EXPECT_THAT(refusal("join", [](Config& c) { c.runtime.compression = "topk(0.01)"; }),
               HasSubstr("--uneven join with --compression topk(0.01)"));
+  EXPECT_THAT(refusal("join", [](Config& c) { c.sync_batch_norm = true; }),
+              HasSubstr("--uneven join with --sync-batch-norm on"));
   EXPECT_THAT(refusal("drop", [](Config& c) { c.batch = 200; }),
               HasSubstr("--uneven drop: 203 training samples do not fill a step"));
 }

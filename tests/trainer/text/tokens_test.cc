@@ -265,6 +265,15 @@ TEST_F(TokensTest, RawFilesOfOtherProgramsNeedATokenizer) {
     EXPECT_EQ(elements_of<std::int32_t>(*part, 2, "tokens"),
               std::vector<std::int32_t>(tokens.begin() + 16, tokens.begin() + 24));
   }
+  const std::uint64_t hash = task.data.text_hash;
+  directory_.write("raw/val.bin", bytes_of(narrow));
+  EXPECT_EQ(task_of(config).data.text_hash, hash);
+  const std::vector<std::uint16_t> others(narrow.size(), 7);
+  directory_.write("raw/val.bin", bytes_of(others));
+  const std::uint64_t other_hash = task_of(config).data.text_hash;
+  EXPECT_NE(other_hash, hash);
+  directory_.write("raw/train.bin", bytes_of(others));
+  EXPECT_NE(task_of(config).data.text_hash, other_hash);
   directory_.write("raw/train.bin", bytes_of(narrow) + "x");
   EXPECT_THAT(data_error([&] { task_of(config); }), HasSubstr("ends within a token of 16 bits"));
 }

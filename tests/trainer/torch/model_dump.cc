@@ -187,7 +187,7 @@ void run_texts(const fs::path& folder) {
                            .seed = 3});
   SoftmaxCrossEntropy loss({.rows = kSamples, .classes = kClasses});
   Random random(7);
-  const Integers words = integers(random, kSamples * kLength, 1, kEntries);
+  const Integers words = integers(random, kSamples * kLength, 0, kEntries);
   const Integers lengths = integers(random, kSamples, 1, kLength + 1);
   run(folder, model, loss, {words, lengths}, integers(random, kSamples, 0, kClasses));
 }

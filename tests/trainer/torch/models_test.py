@@ -227,7 +227,7 @@ class RowModelsTest(Dumped):
             "bias_ih_l0": p["lstm.bias"],
             "bias_hh_l0": torch.zeros(4 * WIDTH).double(),
         }
-        vectors = functional.embedding(ids.reshape(SAMPLES, -1), p["words"], padding_idx=0)
+        vectors = functional.embedding(ids.reshape(SAMPLES, -1), p["words"])
         packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
         states = pad_packed_sequence(torch.func.functional_call(lstm, weights, (packed,))[0], batch_first=True)[0]
         logits = functional.linear(states.sum(1) / lengths[:, None], p["output.weight"], p["output.bias"])
