@@ -9,7 +9,6 @@
 #include "trainer/errors.h"
 #include "trainer/layers/elementwise.h"
 #include "trainer/layers/linear.h"
-#include "trainer/text/vocabulary.h"
 
 namespace kolo::trainer {
 namespace {
@@ -110,8 +109,7 @@ LstmClassifier::LstmClassifier(Device& device, const TextModelOptions& o)
              {.count = texts_.capacity(),
               .entries = o.words,
               .width = o.model.width,
-              .deviation = kWordDeviation,
-              .padding = Vocabulary::kPadding}) {
+              .deviation = kWordDeviation}) {
   layers_.append<Lstm>(device, parameters(), "lstm", texts_,
                        Lstm::Options{.inputs = o.model.width,
                                      .width = o.model.width,
@@ -127,7 +125,7 @@ std::span<const float> LstmClassifier::forward(std::span<const TensorView> input
   const std::size_t length = tokens.size() / texts_.sequences();
   ids_.clear();
   for (const auto [text, word] : texts_.places()) ids_.push_back(tokens[text * length + word]);
-  ids_.resize(texts_.rows(), Vocabulary::kPadding);
+  ids_.resize(texts_.rows());  // any word: rows after the last word have gradients of zero
   return layers_.forward(words_.forward(ids_), pass);
 }
 
