@@ -137,12 +137,14 @@ std::optional<double> number_in(const Json& object, const std::string& name) {
   return found->get<double>();
 }
 
-/// Reads the latest numbers of a run from its metrics.jsonl into `result`.
-void read_numbers(const std::filesystem::path& folder, SweepResult& result) {
+/// Reads the latest numbers of a run from its metrics.jsonl into `result`: those up to `last_step`,
+/// because an earlier sweep may have gone on, or all if that is 0.
+void read_numbers(const std::filesystem::path& folder, std::size_t last_step, SweepResult& result) {
   std::ifstream in(folder / "metrics.jsonl");
   for (std::string line; std::getline(in, line);) {
     const Json json = Json::parse(line, nullptr, false);
     if (!json.is_object()) continue;
+    if (last_step > 0 && json.value("step", std::size_t{0}) > last_step) continue;
     if (const auto loss = number_in(json, "train_loss")) result.train_loss = loss;
     if (!json.contains("eval_loss")) continue;
     result.steps = json.value("step", std::size_t{0});
@@ -159,7 +161,7 @@ bool has_failed(const SweepResult& result) { return result.status != 0 || !resul
 
 bool is_better(const SweepResult& a, const SweepResult& b) {
   const auto key = [](const SweepResult& r) {
-    return std::tuple(has_failed(r), -static_cast<double>(r.steps), r.eval_loss.value_or(0.0));
+    return std::tuple(has_failed(r), -static_cast<double>(r.rounds), r.eval_loss.value_or(0.0));
   };
   return key(a) < key(b);
 }
@@ -309,10 +311,11 @@ std::vector<SweepResult> run_sweep(const SweepOptions& options, std::FILE* out) 
     std::vector<ChildProcess> processes;
     std::vector<std::size_t> indices;  // of the results of these processes
     for (std::size_t i = 0; i < runs; ++i) {
+      results[i].rounds = round + 1;
       const std::filesystem::path folder = folder_of(options, results[i].combination);
       const std::vector<std::uint64_t> steps = RunFolder(folder).steps();
       if (last_step > 0 && !steps.empty() && steps.front() >= last_step) {
-        read_numbers(folder, results[i]);  // an earlier sweep has taken these steps
+        read_numbers(folder, last_step, results[i]);  // an earlier sweep has taken these steps
         continue;
       }
       processes.push_back(process_of(options, results[i].combination, last_step));
@@ -323,7 +326,7 @@ std::vector<SweepResult> run_sweep(const SweepOptions& options, std::FILE* out) 
     run_all(processes, options.at_once, [&](std::size_t index, int status) {
       SweepResult& result = results[indices[index]];
       result.status = status;
-      read_numbers(folder_of(options, result.combination), result);
+      read_numbers(folder_of(options, result.combination), last_step, result);
       const std::string outcome =
           status == 0 ? "held-out loss " + or_dash(result.eval_loss)
                       : fmt::format("status {}, see {}", status, processes[index].log.string());

@@ -67,8 +67,9 @@ struct SweepOptions {
 /// A run of a sweep and its latest numbers.
 struct SweepResult {
   Combination combination;
-  int status = 0;         ///< Exit status of the run's last process.
-  std::size_t steps = 0;  ///< Steps taken up to the last evaluation.
+  int status = 0;          ///< Exit status of the run's last process.
+  std::size_t rounds = 0;  ///< Rounds that it has taken part in.
+  std::size_t steps = 0;   ///< Steps taken up to the last evaluation.
   std::optional<double> train_loss = std::nullopt;
   std::optional<double> eval_loss = std::nullopt;
   std::string metric = "";  ///< Name of the task's metric.
@@ -76,8 +77,9 @@ struct SweepResult {
 };
 
 /// Runs all combinations, prints a line to `out` when a run ends, and returns the results, best
-/// first: by steps taken, then by held-out loss. Failed runs are last. A run that already exists
-/// resumes from its last checkpoint, so an interrupted sweep can be repeated.
+/// first: those of later rounds, and of one round those of lower held-out loss, whatever the number
+/// of their steps. Failed runs are last. A run that already exists resumes from its last
+/// checkpoint, so an interrupted sweep can be repeated.
 ///
 /// Source: Jamieson and Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter
 ///         Optimization", 2016 (successive halving).
