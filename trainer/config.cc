@@ -54,7 +54,7 @@ void require_exchange(const Config& c) {
           with +
               "a loss scale: ranks would skip different steps; set --loss-scale off, or "
               "--precision bfloat16");
-  require(!is_asynchronous(c) || !c.sync_batch_norm,
+  require(!c.sync_batch_norm,
           with + "--sync-batch-norm on: each step would wait for all ranks; set it off");
   require(!is_asynchronous(c) || parsed_gradients(c.gradients) != "bfloat16",
           with + "--gradients bfloat16: owners take float32; set --gradients float32");
@@ -116,6 +116,10 @@ void validate(const Config& c, const Catalog& catalog) {
       fmt::format("--uneven join with --shard {}: a rank that has joined cannot send its part of "
                   "the weights; set --uneven pad, or --shard none",
                   c.shard));
+  require(
+      c.uneven != "join" || !c.sync_batch_norm,
+      "--uneven join with --sync-batch-norm on: its sums take samples of all ranks as equal, and "
+      "ranks weigh theirs differently; set --uneven pad, or --sync-batch-norm off");
   require(
       c.shard != "gradients" || c.accumulation == 1,
       fmt::format("--shard gradients with --accumulate {}: passes add up in whole gradients; set "
