@@ -141,7 +141,8 @@ struct DataSplit {
   std::shared_ptr<const TextVocabulary> vocabulary = nullptr;
   /// Converts between the tokens of samples and text; null if samples are not text.
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;
-  std::uint64_t text_hash = 0;  ///< XXH3 of a text, or of the sums of its tokens; otherwise 0.
+  /// XXH3 of a text, of labelled texts, of tokens or of their sums; 0 if samples are not text.
+  std::uint64_t text_hash = 0;
   /// Vocabulary files of the samples' tokens; a model trained on the samples needs them.
   TextFiles text_files = {};
 };

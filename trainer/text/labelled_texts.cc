@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <xxhash.h>
+
 #include "comm/base/check.h"
 #include "trainer/config.h"
 #include "trainer/data/dataset.h"
@@ -35,6 +37,16 @@ struct LabelledTexts {
     std::vector<std::string> values;
     for (const std::vector<std::string>& row : table.rows) values.push_back(row.at(index));
     return values;
+  }
+
+  /// The hash of all texts and labels, after others of which `hash` is the hash.
+  std::uint64_t hash_after(std::uint64_t hash) const {
+    for (const std::vector<std::string>& row : table.rows) {
+      for (const std::size_t column : {text_column, label_column}) {
+        hash = XXH3_64bits_withSeed(row.at(column).data(), row.at(column).size(), hash);
+      }
+    }
+    return hash;
   }
 };
 
@@ -125,6 +137,7 @@ DataSplit make_labelled_texts(const LabelledTexts& train, const LabelledTexts& h
   return {.train = part(train),
           .held_out = part(held_out),
           .vocabulary = std::move(vocabulary),
+          .text_hash = held_out.hash_after(train.hash_after(0)),
           .text_files = std::move(files)};
 }
 

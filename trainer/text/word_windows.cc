@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <xxhash.h>
+
 #include "comm/base/check.h"
 #include "trainer/config.h"
 #include "trainer/data/dataset.h"
@@ -74,7 +76,8 @@ std::vector<std::string> lines_of(std::span<const std::uint8_t> text) {
 
 DataSplit load_words(const Config& config) {
   constexpr std::size_t kEvery = 10;
-  const std::vector<std::string> lines = lines_of(Corpus(config.data).bytes());
+  const Corpus corpus(config.data);
+  const std::vector<std::string> lines = lines_of(corpus.bytes());
   if (lines.size() < kEvery) {
     throw_data_error(config.data, "the text is too short: it has " + std::to_string(lines.size()) +
                                       " lines with words, and needs " + std::to_string(kEvery));
@@ -86,6 +89,7 @@ DataSplit load_words(const Config& config) {
           .held_out = std::make_unique<WordWindows>(all.subspan(train.size()), *vocabulary,
                                                     config.max_length),
           .vocabulary = vocabulary,
+          .text_hash = XXH3_64bits(corpus.bytes().data(), corpus.bytes().size()),
           .text_files = vocabulary->files()};
 }
 

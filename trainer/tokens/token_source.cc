@@ -120,8 +120,9 @@ std::unique_ptr<Dataset> make_windows(const Config& config, std::vector<TokenArr
   return std::make_unique<MarkedWindows>(std::move(windows), *texts);
 }
 
-std::uint64_t hash_of(std::span<const std::uint8_t> bytes) {
-  return XXH3_64bits(bytes.data(), bytes.size());
+/// The hash of `bytes`, after others of which `before` is the hash.
+std::uint64_t hash_of(std::span<const std::byte> bytes, std::uint64_t before = 0) {
+  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), before);
 }
 
 DataSplit load_tokens(const Config& config) {
@@ -139,6 +140,7 @@ DataSplit load_tokens(const Config& config) {
   if (is_raw) {
     train.push_back(map_raw(folder / kRawTrain));
     held_out.push_back(map_raw(folder / kRawHeldOut));
+    hash = hash_of(held_out[0].bytes, hash_of(train[0].bytes));  // reads both files
   } else {
     const TokenFolder known = read_token_folder(folder);
     for (const std::string& name : known.tokenizer) {
@@ -150,7 +152,7 @@ DataSplit load_tokens(const Config& config) {
                                    tokenizer->size()));
     }
     const MappedFile sums(folder / TokenFolder::kFileName);
-    hash = hash_of(sums.bytes());
+    hash = hash_of(std::as_bytes(sums.bytes()));
     for (const auto& shard : known.train) train.push_back(map_shard(folder, shard, known.width));
     for (const auto& shard : known.held_out) {
       held_out.push_back(map_shard(folder, shard, known.width));
@@ -201,7 +203,7 @@ DataSplit load_text(const Config& config) {
   return {.train = part(0, boundary),
           .held_out = part(boundary, size),
           .tokenizer = tokenizer,
-          .text_hash = hash_of(corpus->bytes()),
+          .text_hash = hash_of(std::as_bytes(corpus->bytes())),
           .text_files = tokenizer->files()};
 }
 
