@@ -4,8 +4,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "comm/base/log.h"
 #include "trainer/errors.h"
@@ -25,24 +27,45 @@ OptimizerOptions optimizer_options(const Config& config) {
   return options;
 }
 
-/// Warns of rules that apply to no parameter, which are most likely misspelt.
-void warn_of_unused_rules(const Config& config, const Options& options,
-                          const ParameterSet& parameters) {
-  const auto warn = [](std::string_view option, const std::string& pattern) {
-    log::warn(fmt::format("{}: the rule for '{}' decides about no parameter", option, pattern));
+void warn_of_unused(std::string_view option, const std::string& pattern) {
+  log::warn(fmt::format("{}: the rule for '{}' decides about no parameter", option, pattern));
+}
+
+/// Warns of rules of compression that apply to no parameter, which are most likely misspelt, and of
+/// tables whose gradients are rows, which nothing compresses. Movements of weights have no rows.
+void warn_of_unused_compression(const Config& config, const CompressionRules& rules,
+                                const ParameterSet& parameters) {
+  const auto has_rows = [&](std::size_t i) {
+    return parameters[i].rows() != nullptr && !has_local_steps(config);
   };
-  for (const std::string& pattern :
-       unused_rules(parse_decay_rules(config.decay_rules), parameters)) {
-    warn("--decay-rules", pattern);
-  }
-  const CompressionRules rules = CompressionRules::parse(options.compression);
-  for (const auto& rule : rules.rules()) {
+  for (const auto& [pattern, spec] : rules.rules()) {
     bool is_used = false;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      is_used |= matches(rule.pattern, parameters[i].name());
+      const bool is_for_it = !has_rows(i) || spec == CompressionSpec{};
+      is_used |= is_for_it && matches(pattern, parameters[i].name());
     }
-    if (!is_used) warn("--compression", rule.pattern);
+    if (!is_used) warn_of_unused("--compression", pattern);
   }
+  std::vector<std::string> tables;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::string& name = parameters[i].name();
+    if (has_rows(i) && rules.spec_of(name) != CompressionSpec{}) tables.push_back(name);
+  }
+  if (tables.empty()) return;
+  log::warn(
+      fmt::format("--compression {}: the rows of {} are sent as they are; --row-gradients off "
+                  "compresses tables",
+                  rules.to_string(), fmt::join(tables, ", ")));
+}
+
+/// Warns of rules that apply to no parameter.
+void warn_of_unused_rules(const Config& config, const Options& options,
+                          const ParameterSet& parameters) {
+  for (const std::string& pattern :
+       unused_rules(parse_decay_rules(config.decay_rules), parameters)) {
+    warn_of_unused("--decay-rules", pattern);
+  }
+  warn_of_unused_compression(config, CompressionRules::parse(options.compression), parameters);
 }
 
 /// Checks that ranks may join. Errors: KoloError(kConfig) for features that need all ranks.
@@ -119,10 +142,13 @@ std::unique_ptr<ParameterUpdater> make_replicated(const Config& config, const Op
   }
   if (options.counts_samples) require_joinable(runtime.options(), parameters);
   if (optimizer->adaptation()) {
-    options.compression = adaptive_rules(
-        options.compression, {.warmup_steps = config.warmup_steps,
-                              .total_steps = total_steps(config, task.data.train->size(),
-                                                         data_ranks(config.mesh, runtime))});
+    // --balance, which gives ranks unequal batches, excludes this: ranks find the same steps.
+    if (CompressionRules::parse(options.compression).any(&CompressionSpec::is_open)) {
+      const std::size_t steps =
+          total_steps(config, task.data.train->size(), data_ranks(config.mesh, runtime));
+      options.compression = adaptive_rules(
+          options.compression, {.warmup_steps = config.warmup_steps, .total_steps = steps});
+    }
     if (runtime.rank() == 0) advise_adaptive(config, options.compression);
   }
   Group& group = mesh == nullptr ? runtime : mesh->data();
