@@ -79,6 +79,7 @@ class KVStore(Owner):
         self._known: dict[str, _Known | None] = {}
         self._versions: dict[str, Version] = {}
         self._updaters: list[Any] = []
+        self._optimizer: dict[str, dict[str, float]] = {}
         self._in_use = threading.Lock()
         self._error: BaseException | None = None
         call(library().kolo_parameters_open, group._pointer, byref(options), byref(self._pointer), runtime=group._handle.pointer, keep=group)
@@ -155,8 +156,9 @@ class KVStore(Owner):
         return self._versions[str(key)]
 
     def set_optimizer(self, name: str = "sgd", **settings: float) -> None:
-        """From now on pushes are float32 gradients for this optimizer: sgd, adam or adamw. It goes on from the state of
-        an optimizer of the same name, so that the learning rate may change. All ranks call it alike.
+        """From now on pushes are float32 gradients for this optimizer: sgd, adam or adamw. It goes on from the state
+        and the settings of the optimizer before it, if that has the same name, so that the learning rate may change.
+        All ranks call it alike.
 
         Settings: lr, momentum, weight_decay, beta1, beta2, epsilon, rescale (multiplies gradients).
         """
@@ -164,8 +166,14 @@ class KVStore(Owner):
         if unknown:
             raise UsageError(f"an optimizer has no setting {', '.join(sorted(unknown))}")
         defaults = {"lr": 0.01, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "rescale": 1.0}
-        optimizer = _c.kolo_optimizer(name=name.encode(), **{**defaults, **settings})
-        self._run(lambda: check(library().kolo_parameters_set_optimizer(self._pointer, byref(optimizer))))
+        merged = {**self._optimizer.get(name, defaults), **settings}
+        optimizer = _c.kolo_optimizer(name=name.encode(), **merged)
+
+        def set_it() -> None:
+            check(library().kolo_parameters_set_optimizer(self._pointer, byref(optimizer)))
+            self._optimizer = {name: merged}
+
+        self._run(set_it)
 
     def set_updater(self, updater: Callable[[Any, Any, Any], object]) -> None:
         """From now on pushes are applied by `updater(key, pushed, value)`, which changes the NumPy array `value` in
@@ -185,7 +193,12 @@ class KVStore(Owner):
         function = _c.kolo_updater_update(update)
         struct = _c.kolo_updater(update=function)
         self._updaters.append(function)
-        self._run(lambda: check(library().kolo_parameters_set_updater(self._pointer, byref(struct))))
+
+        def set_it() -> None:
+            check(library().kolo_parameters_set_updater(self._pointer, byref(struct)))
+            self._optimizer = {}
+
+        self._run(set_it)
         del self._updaters[:-1]  # They have no calls left.
 
     def barrier(self) -> None:

@@ -123,7 +123,8 @@ class ParameterStore {
 
   /// From now on pushes are float32 gradients for this optimizer, whose state lives with the
   /// values. It goes on from the state of an optimizer of the same name, so that settings such as
-  /// the learning rate may change. Collective, with equal settings.
+  /// the learning rate may change; those left out have their defaults. Collective, with equal
+  /// settings.
   void set_optimizer(const StoreOptimizer& optimizer);
   /// From now on pushes are applied by this function. Collective.
   void set_updater(StoreUpdater updater);
