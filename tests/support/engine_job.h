@@ -44,11 +44,12 @@ inline Options by_hierarchies(Options options = {}) {
   return options;
 }
 
-/// Optional wrappers of the transports and engines of an `EngineJob`.
+/// Optional wrappers of the transports, engines and options of an `EngineJob`.
 struct JobWraps {
   bool opens_memory = false;  ///< Whether to call `InProcessHub::open_memory`.
   std::function<std::unique_ptr<Transport>(int rank, std::unique_ptr<Transport>)> transport = {};
   std::function<bool(int rank, Engine&)> poll = {};
+  std::function<Options(int rank, Options)> options = {};
 };
 
 /// The engines of all ranks of a job in one thread. A seeded scheduler selects the engine that
@@ -70,8 +71,9 @@ class EngineJob {
         transports_.back() = wraps.transport(rank, std::move(transports_.back()));
       }
       engines_.push_back(std::make_unique<Engine>(
-          *transports_.back(), hub_.grid(), EngineClocks{clock_, clock_}, options, calibration,
-          kLimits, devices ? &device_context(rank) : nullptr));
+          *transports_.back(), hub_.grid(), EngineClocks{clock_, clock_},
+          wraps.options ? wraps.options(rank, options) : options, calibration, kLimits,
+          devices ? &device_context(rank) : nullptr));
       pollables.push_back([this, rank, engine = engines_.back().get(), poll = wraps.poll] {
         const ClosedDeviceHeap closed(heap_);
         return poll ? poll(rank, *engine) : engine->poll();

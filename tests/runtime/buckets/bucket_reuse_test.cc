@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "runtime/buckets/bucket_runner.h"
 #include "tests/support/engine_job.h"
 
 namespace kolo {
@@ -210,6 +211,30 @@ TEST_P(BucketReuse, ASignatureThatCannotBePlannedHarmsNoOther) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, BucketReuse,
                          testing::Values(std::vector<int>{2}, std::vector<int>{2, 1}));
+
+// All ranks remove a bucket at one decision. Rejections of its iterations may follow.
+TEST(BucketRunner, LeavesRemovedBucketsAlone) {
+  InProcessHub hub(ProcessGrid::with_node_sizes({1}));
+  const std::unique_ptr<Transport> transport = hub.transport(0);
+  ManualClock clock;
+  Coordinator coordinator(*transport, hub.grid(), clock, {});
+  Executor executor(*transport);
+  BucketTable buckets(executor, hub.grid(), kInProcessLimits, coordinator.acts());
+  Activity activity;
+  BucketRunner runner(coordinator, executor, buckets, activity);
+  const Options options{};
+  const LinkCosts costs{};
+  const PlanInputs inputs{.rank = 0, .grid = hub.grid(), .options = options, .costs = costs};
+  const BucketRequest request =
+      request_bucket("x", CollectiveSpec::all_reduce(1), {.count = 4}, inputs);
+  GradientSetState owner("model", {}, {});
+  const BucketId id = buckets.add(plan_bucket(request, inputs), owner, 0, "'x'");
+  buckets.remove(id);
+  runner.reject({bucket_hash(id), 0}, {.code = ErrorCode::kMismatch, .what = "it differs"});
+  runner.reject({bucket_hash(id + 1), 0}, {.code = ErrorCode::kMismatch, .what = "it differs"});
+  EXPECT_FALSE(coordinator.failure().has_value());
+  EXPECT_FALSE(buckets.has_rejected());
+}
 
 }  // namespace
 }  // namespace kolo

@@ -66,6 +66,32 @@ TEST(CDevice, AStreamWaitsForACallInFlight) {
           {{"device", "cuda"}});
 }
 
+TEST(CDevice, AStreamWaitsForGradientsInHostMemoryThatAreDivided) {
+  run_job(2,
+          [](kolo_runtime* runtime) {
+            kolo_group* const world = kolo_world(runtime);
+            const int me = kolo_group_rank(world);
+            std::vector<float> data(kCount);
+            const std::size_t sizes[] = {kCount};
+            const kolo_buffer buffer = {data.data(), data.size(), KOLO_FLOAT32, KOLO_HOST};
+            kolo_gradient_options options = KOLO_GRADIENT_OPTIONS_INIT;
+            options.divisor = KOLO_SAMPLES;
+            kolo_gradients* set = nullptr;
+            ok(kolo_register_flat_gradients(world, "model", buffer, sizes, 1, &options, &set));
+            ok(kolo_gradients_set_samples(set, me == 0 ? 3 : 1));
+            void* const stream = kolo_stand_in_stream();
+            for (int step = 1; step <= 2; ++step) {
+              data.assign(kCount, static_cast<float>(step * (me == 0 ? 1 : 5)));
+              ok(kolo_gradients_ready(set, 0));
+              ok(kolo_gradients_wait_on(set, stream));
+              require(data == std::vector<float>(kCount, static_cast<float>(2 * step)),
+                      "the mean over samples");
+            }
+            kolo_gradients_release(set);
+          },
+          {{"device", "cuda"}});
+}
+
 /// Checks that a call fails as a usage error that names the memory.
 void require_refusal(kolo_status status, const std::string& call) {
   require(status == KOLO_USAGE, call + " takes memory of another device");

@@ -273,6 +273,37 @@ TEST(DeviceEngine, AGradientIsWaitedForInItsIteration) {
   }
 }
 
+// The next iteration, which is marked while the set fails, does not begin.
+TEST(DeviceEngine, AFailedSetBeginsNoIteration) {
+  DeviceTraining training({2}, {.algorithm = "native"}, 1, {5});
+  training.register_all(true);
+  bool gate = false;
+  for (int rank = 0; rank < 2; ++rank) {
+    training.stream(rank).enqueue([&gate] { return gate; });
+  }
+  training.mark_all(0);
+  for (int rank = 0; rank < 2; ++rank) {
+    GradientIterations& iterations = training.set(rank).iterations();
+    training.job.run_until([&] { return iterations.all_enqueued(); });
+    ASSERT_TRUE(iterations.wait(std::chrono::milliseconds(1), {&training.stream(rank)}));
+  }
+  training.mark_all(1);
+  training.job.poll(200);
+  for (const auto& set : training.sets) {
+    set->fail({.code = ErrorCode::kPeerLost, .what = "rank 2 went away"});
+  }
+  gate = true;
+  training.job.run_until_idle();
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto written = training.job.device(rank).make_event();
+    training.stream(rank).record(*written);
+    training.job.run_until([&] { return written->done(); });
+    EXPECT_EQ(static_cast<const float*>(training.set(rank).view(0).data)[0],
+              2 * element(rank, 0, 1))
+        << "rank " << rank << " has what it wrote itself";
+  }
+}
+
 TEST(DeviceEngine, BitsDoNotDependOnTiming) {
   for (const char* algorithm : {"native", "hierarchical:native,direct"}) {
     std::vector<std::byte> reference;

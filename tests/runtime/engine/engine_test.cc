@@ -141,6 +141,59 @@ INSTANTIATE_TEST_SUITE_P(Shapes, GradientSets,
                                          std::vector<int>{4}, std::vector<int>{1, 1},
                                          std::vector<int>{2, 2}, std::vector<int>{2, 1, 1}));
 
+// All other gradients are in memory of the program, so the arena holds only the empty one.
+TEST(Engine, AnEmptyGradientWithoutMemoryHasAPlaceInTheArena) {
+  EngineJob job(ProcessGrid::with_node_sizes({2, 2}), {}, 1);
+  std::vector<std::vector<float>> memory(4, std::vector<float>(4));
+  std::vector<std::shared_ptr<GradientSetState>> sets;
+  for (int rank = 0; rank < 4; ++rank) {
+    auto& mine = memory[static_cast<std::size_t>(rank)];
+    sets.push_back(std::make_shared<GradientSetState>(
+        "model",
+        std::vector<GradientSpec>{{.name = "weight", .shape = {4}, .data = mine},
+                                  {.name = "nothing", .shape = {0}}},
+        GradientOptions{}));
+    job.engine(rank).submit(sets.back());
+  }
+  job.run_until_registered(sets);
+  for (int rank = 0; rank < 4; ++rank) {
+    GradientSetState& set = *sets[static_cast<std::size_t>(rank)];
+    ASSERT_TRUE(set.arena_region().has_value());
+    EXPECT_EQ(set.view(1).data, job.transport(rank).memory(rank).data() + *set.arena_region());
+    for (std::size_t i = 0; i < 4; ++i) {
+      memory[static_cast<std::size_t>(rank)][i] = 4 * element(rank, i);
+    }
+    for (const std::size_t g : {1U, 0U}) test::mark(job.engine(rank), set, g);
+  }
+  job.run_until_idle();
+  for (const auto& set : sets) ASSERT_TRUE(set->wait(std::chrono::milliseconds(1)));
+  for (const auto& mine : memory) {
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(mine[i], 10 * element(0, i));
+  }
+}
+
+// Options are equal on all ranks, but sizes of buckets also follow from prices, which are rounded.
+TEST(Engine, PlansThatDifferBetweenRanksAreAMismatch) {
+  EngineJob job(ProcessGrid::with_node_sizes({2, 1}), {}, 1, std::nullopt,
+                {.options = [](int rank, Options options) {
+                  options.fusion_bytes = rank == 2 ? 0 : std::size_t{1} << 16;
+                  return options;
+                }});
+  for (const auto& set :
+       job.register_sets({{.name = "g0", .shape = {5}}, {.name = "g1", .shape = {7}}})) {
+    try {
+      set->registration().wait(std::chrono::milliseconds(1));
+      ADD_FAILURE() << "ranks have agreed on different buckets";
+    } catch (const KoloError& e) {
+      EXPECT_EQ(e.error().code, ErrorCode::kMismatch);
+      EXPECT_THAT(
+          e.what(),
+          testing::AllOf(testing::HasSubstr("ranks 0, 1 submit bucket 0 of 'model' ('g1', 'g0')"),
+                         testing::HasSubstr("rank 2 submits bucket 0 of 'model' ('g1')")));
+    }
+  }
+}
+
 // Equal plans and inputs give equal bits for any interleaving, and with `direct` any fusion limit.
 TEST(Engine, BitsDoNotDependOnTimingOrFusion) {
   std::vector<float> reference;

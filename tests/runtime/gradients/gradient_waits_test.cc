@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "comm/base/error.h"
+#include "tests/support/device/host_stream.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/node_shapes.h"
 
@@ -229,6 +230,42 @@ TEST(GradientWaits, AreWokenByTheThreadThatDrives) {
   EXPECT_TRUE(is_there);
   EXPECT_EQ(set.value(0, 3), 2);
   EXPECT_TRUE(set.group(0).wait(kAtOnce));
+}
+
+// The bucket in device memory is enqueued, and still runs when the wait ends.
+TEST(GradientWaits, OnAStreamAreWokenByABucketInHostMemory) {
+  SeededHostDevice device(1);
+  const auto stream = device.make_stream();
+  const auto end = device.make_event();
+  const std::string name = "model";
+  const std::vector<GradientSpec> gradients = {
+      {.name = "on device", .shape = {4}, .memory = MemoryKind::kDevice},
+      {.name = "on host", .shape = {4}}};
+  const Plan plan = plan_buckets(gradients, {});
+  std::vector<const Event*> finished(2);
+  finished[plan.bucket_of[0]] = end.get();
+  CompressedSet compressed;
+  GradientEvents events;
+  events.attach(device, gradients);
+  events.plan(finished);
+  GradientIterations iterations(name, gradients, gradients.size(), compressed, events);
+  iterations.plan(plan);
+  iterations.begin();
+  for (const std::size_t g : {0U, 1U}) {
+    iterations.mark(g);
+    iterations.bucket_started(plan.bucket_of[g]);
+  }
+  iterations.bucket_enqueued();
+  bool is_enqueued = false;
+  std::thread waiting(
+      [&] { is_enqueued = iterations.wait(kWithoutEnd, NativeStream{&as_host(*stream)}); });
+  while (iterations.waiters() == 0) std::this_thread::yield();
+  iterations.bucket_finished(plan.bucket_of[1]);
+  waiting.join();
+  EXPECT_TRUE(is_enqueued);
+  EXPECT_TRUE(iterations.in_flight());
+  iterations.bucket_finished(plan.bucket_of[0]);
+  EXPECT_FALSE(iterations.in_flight());
 }
 
 }  // namespace
