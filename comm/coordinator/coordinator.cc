@@ -148,8 +148,9 @@ bool Coordinator::poll() {
   // After receiving, because the error that a peer has reported takes precedence over its absence.
   if (const auto error = transport_.failure()) fail_with(*error);
   if (failure_) return true;
+  forward_arrivals();
+  flush();  // may release buckets of this node
   count_arrivals();
-  flush();
   return decisions_.size() + agreed_.size() > before;
 }
 
@@ -329,20 +330,25 @@ void Coordinator::flush() {
   if (inspector_.has_query()) inquire(*inspector_.next_query(clock_.now()));
 }
 
+/// Forwards that this node is ready, from its leader to those of other nodes.
+void Coordinator::forward_arrivals() {
+  if (grid_.num_nodes() == 1 || leader_ != transport_.rank()) return;
+  for (Pending& pending : arrivals_) {
+    const auto bucket = bucket_of(pending.key.hash);
+    if (pending.forwarded || transport_.counter(leader_, bucket) < pending.node_arrivals) continue;
+    pending.forwarded = true;
+    negotiator_.mark_ready(pending.key);
+  }
+}
+
 void Coordinator::count_arrivals() {
   for (std::size_t i = 0; i < arrivals_.size();) {
-    Pending& pending = arrivals_[i];
+    const Pending& pending = arrivals_[i];
     const auto bucket = bucket_of(pending.key.hash);
-    const bool node_ready = transport_.counter(leader_, bucket) >= pending.node_arrivals;
-    bool agreed = node_ready;
-    if (grid_.num_nodes() > 1) {
-      if (node_ready && leader_ == transport_.rank() && !pending.forwarded) {
-        pending.forwarded = true;
-        negotiator_.mark_ready(pending.key);
-        flush();
-      }
-      agreed = transport_.counter(leader_, released_counter(bucket)) > pending.key.round;
-    }
+    const bool agreed =
+        grid_.num_nodes() > 1
+            ? transport_.counter(leader_, released_counter(bucket)) > pending.key.round
+            : transport_.counter(leader_, bucket) >= pending.node_arrivals;
     if (!agreed) {
       ++i;
       continue;

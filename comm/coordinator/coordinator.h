@@ -303,6 +303,7 @@ class Coordinator {
   void give_up_mute_children();
   std::string stuck_in(int rank) const;
   void answer();
+  void forward_arrivals();
   void count_arrivals();
   bool forget(const ProposalKey& key, bool ends_earlier);
   void end_name(const Frame& accepted);
