@@ -61,12 +61,13 @@ void BucketRunner::finish(BucketId id) {
   coordinator_.acts().completed(bucket.text);
   network_bytes_.fetch_add(executor_.network_bytes(id), std::memory_order_relaxed);
   bucket.owner->bucket_finished(bucket.index);
-  if (std::exchange(state.is_ready_again, false)) mark_ready(id);
+  if (std::exchange(state.is_ready_again, false) && !bucket.owner->failed()) mark_ready(id);
   if (!rejections_.empty()) reject_later(id);
 }
 
 void BucketRunner::reject(const ProposalKey& rejected, const Error& error) {
   const BucketId id = bucket_of(rejected.hash);
+  if (buckets_.find(id) == nullptr) return;  // All ranks have removed it.
   const BucketTable::Bucket& bucket = buckets_[id];
   BucketTable::State& state = buckets_.state(id);
   if (Coordinator::is_by_closed(error) && has_earlier(rejected)) {
