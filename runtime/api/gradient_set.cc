@@ -148,9 +148,8 @@ bool GradientSet::wait_for(std::chrono::milliseconds limit) {
 }
 
 void GradientSet::wait(NativeStream stream) {
-  wait_within([&](auto limit) {
-    return set_state_->iterations().wait(limit, stream, &owner_->progress_engine());
-  });
+  wait_within(
+      [&](auto limit) { return set_state_->wait(limit, stream, &owner_->progress_engine()); });
 }
 
 void GradientSet::wait(std::size_t index) {

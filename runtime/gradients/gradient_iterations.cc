@@ -391,7 +391,8 @@ bool GradientIterations::bucket_finished(std::size_t index) {
     if (is_on_host) ++enqueued_;
     ++finished_;
     --running_;
-    is_due = error_ || finished_ == target_ || finished_ == ended_;
+    is_due = error_ || finished_ == target_ || finished_ == ended_ ||
+             (is_on_host && enqueued_ == target_);
     const std::size_t bucket =
         index >= CompressedSet::kFirst ? dense_ + (index - CompressedSet::kFirst) : index;
     ++ends_[bucket];

@@ -60,8 +60,8 @@ class GradientIterations {
   std::optional<ReadyBucket> mark_weights() KOLO_EXCLUDES(mutex_);
   /// Called at the end of the user's call that marked the last gradient.
   void end_marking() KOLO_EXCLUDES(mutex_);
-  /// See `GradientSet::wait`. If `progress_engine` is not null, the caller's thread may poll the
-  /// engine while it waits. Returns false on timeout.
+  /// See `GradientSet::wait`, without the division by weights. If `progress_engine` is not null,
+  /// the caller's thread may poll the engine while it waits. Returns false on timeout.
   bool wait(std::chrono::milliseconds timeout, ProgressEngine* progress_engine = nullptr);
   bool wait(std::chrono::milliseconds timeout, NativeStream stream,
             ProgressEngine* progress_engine = nullptr);

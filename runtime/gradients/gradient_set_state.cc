@@ -178,6 +178,13 @@ bool GradientSetState::wait(std::chrono::milliseconds timeout, ProgressEngine* p
   return true;
 }
 
+bool GradientSetState::wait(std::chrono::milliseconds timeout, NativeStream stream,
+                            ProgressEngine* progress_engine) {
+  if (!iterations_.wait(timeout, stream, progress_engine)) return false;
+  if (divisor_) divisor_->divide();  // All gradients are in host memory, so they are combined.
+  return true;
+}
+
 bool GradientSetState::wait_for(std::size_t gradient, std::chrono::milliseconds timeout,
                                 ProgressEngine* progress_engine) {
   iterations_.check_index(gradient);

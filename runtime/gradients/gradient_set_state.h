@@ -141,6 +141,8 @@ class GradientSetState final : public BucketOwner {
   }
   /// See `GradientIterations::wait`; then divides by weights.
   bool wait(std::chrono::milliseconds timeout, ProgressEngine* progress_engine = nullptr);
+  bool wait(std::chrono::milliseconds timeout, NativeStream stream,
+            ProgressEngine* progress_engine = nullptr);
   /// See `GradientIterations::wait_for`, with the errors of `GradientSet::wait`; then divides this
   /// gradient by its weight.
   bool wait_for(std::size_t gradient, std::chrono::milliseconds timeout,
