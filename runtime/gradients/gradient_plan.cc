@@ -105,7 +105,11 @@ void place_gradients(GradientSetState& set, const PlanContext& context) {
   const auto& gradients = set.travelling();
   const ArenaPlaces places = place_in_arena(gradients, planner_options(set, context));
   std::optional<std::size_t> region;
-  if (places.bytes > 0) region = context.buckets.reserve(places.bytes);
+  // An empty gradient has a place, too, in a region that may have no other.
+  const auto has_place = [](const auto& offset) { return offset.has_value(); };
+  if (std::ranges::any_of(places.offset_of, has_place)) {
+    region = context.buckets.reserve(places.bytes);
+  }
   std::vector<BufferView> views;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const GradientSpec& gradient = gradients[i];
