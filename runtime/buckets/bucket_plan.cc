@@ -116,7 +116,8 @@ BucketRequest request_bucket(std::string name, const CollectiveSpec& spec,
               [spec, layout, options, algorithm = choice.algorithm, &grid = inputs.grid](int rank) {
                 return compile(rank, *algorithm, {spec, layout, grid, options});
               },
-          .reason = std::move(choice.reason)};
+          .reason = std::move(choice.reason),
+          .chunk_bytes = options.chunk_bytes};
 }
 
 BucketPlan plan_bucket(const BucketRequest& request, const PlanInputs& inputs) {
@@ -124,6 +125,7 @@ BucketPlan plan_bucket(const BucketRequest& request, const PlanInputs& inputs) {
   BucketPlan plan;
   plan.schedule = request.compile(inputs.rank);
   plan.reason = request.reason;
+  plan.chunk_bytes = request.chunk_bytes;
   Binding& binding = plan.binding;
   binding.name = request.name;
   if (request.layout.op == ReduceOp::kAverage) binding.scale = 1.0 / inputs.grid.world_size();

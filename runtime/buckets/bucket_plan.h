@@ -43,6 +43,7 @@ struct BucketRequest {
   CollectiveSpec spec;
   std::function<Schedule(int rank)> compile;  ///< Pure: returns the schedule of any rank.
   std::string reason = {};                    ///< Why this algorithm was chosen.
+  std::size_t chunk_bytes = 0;                ///< As in `CompileOptions`.
 };
 
 /// Chooses the algorithm of a collective and returns the request. `inputs` must outlive it. Errors:
@@ -60,6 +61,7 @@ struct BucketPlan {
   Schedule schedule;  ///< This rank's, with layout and algorithm.
   Binding binding;    ///< With name, scale and stores.
   std::string reason = {};
+  std::size_t chunk_bytes = 0;
 };
 
 /// Compiles this rank's schedule and fills in its binding. With the option `verify_schedules` the

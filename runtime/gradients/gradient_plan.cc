@@ -28,13 +28,6 @@ std::string bucket_text(const GradientSetState& set, const PlannedBucket& bucket
   return fmt::format("bucket {} of '{}' ({})", index, set.name(), quoted(names));
 }
 
-/// A plan for which nothing is allocated yet.
-struct Draft {
-  Plan plan;
-  std::vector<BucketPlan> buckets;
-  std::size_t fusion_bytes = 0;  // the target size of buckets
-};
-
 /// Returns the expected order of readiness: last registered gradient first, then weights.
 std::vector<std::size_t> expected_order(const GradientSetState& set) {
   std::vector<std::size_t> order;
@@ -63,30 +56,6 @@ PlannerOptions planner_options(const GradientSetState& set, const PlanContext& c
           .device_fusion_bytes = fusion_bytes_of(set, context, MemoryKind::kDevice),
           .device_padding_bytes = device_padding(context.grid, DType::kUInt8),
           .order = expected_order(set)};
-}
-
-/// Compiles the schedules of all dense buckets.
-Draft draft(const GradientSetState& set, const PlanContext& context) {
-  const auto is_on_device = [](const GradientSpec& gradient) {
-    return gradient.memory == MemoryKind::kDevice;
-  };
-  const bool all_on_device = std::ranges::all_of(set.gradients(), is_on_device);
-  const MemoryKind memory = all_on_device ? MemoryKind::kDevice : MemoryKind::kHost;
-  Draft draft{.plan = plan_buckets(set.travelling(), planner_options(set, context)),
-              .buckets = {},
-              .fusion_bytes = fusion_bytes_of(set, context, memory)};
-  const PlanInputs inputs = context.inputs();
-  if (std::ranges::any_of(set.gradients(), is_on_device)) {
-    compile_options(MemoryKind::kDevice, inputs);  // throws without a device
-  }
-  for (std::size_t index = 0; index < draft.plan.buckets.size(); ++index) {
-    const PlannedBucket& bucket = draft.plan.buckets[index];
-    draft.buckets.push_back(plan_bucket(
-        request_bucket(bucket_text(set, bucket, index),
-                       CollectiveSpec::all_reduce(inputs.grid.world_size()), bucket.layout, inputs),
-        inputs));
-  }
-  return draft;
 }
 
 /// Returns a hash of the gradients in each bucket, in their order.
@@ -147,7 +116,7 @@ std::shared_ptr<WirePacker> make_wire_packer(const PlannedBucket& bucket,
 }
 
 /// Adds the buckets of a draft, and gives the plan to the set.
-void install(GradientSetState& set, const PlanContext& context, Draft draft) {
+void install(GradientSetState& set, const PlanContext& context, GradientDraft draft) {
   const auto& gradients = set.travelling();
   PlanSummary summary{.gradients = set.size(),
                       .buckets = draft.plan.buckets.size(),
@@ -217,21 +186,53 @@ void install(GradientSetState& set, const PlanContext& context, Draft draft) {
 
 }  // namespace
 
-void plan_gradients(GradientSetState& set, const PlanContext& context) {
-  // Compiles first, so that an algorithm that does not fit leaves nothing allocated.
-  Draft planned = draft(set, context);
+GradientDraft draft_gradients(const GradientSetState& set, const PlanContext& context) {
+  const auto is_on_device = [](const GradientSpec& gradient) {
+    return gradient.memory == MemoryKind::kDevice;
+  };
+  const bool all_on_device = std::ranges::all_of(set.gradients(), is_on_device);
+  const MemoryKind memory = all_on_device ? MemoryKind::kDevice : MemoryKind::kHost;
+  GradientDraft draft{.plan = plan_buckets(set.travelling(), planner_options(set, context)),
+                      .buckets = {},
+                      .fusion_bytes = fusion_bytes_of(set, context, memory)};
+  const PlanInputs inputs = context.inputs();
+  if (std::ranges::any_of(set.gradients(), is_on_device)) {
+    compile_options(MemoryKind::kDevice, inputs);  // throws without a device
+  }
+  for (std::size_t index = 0; index < draft.plan.buckets.size(); ++index) {
+    const PlannedBucket& bucket = draft.plan.buckets[index];
+    draft.buckets.push_back(plan_bucket(
+        request_bucket(bucket_text(set, bucket, index),
+                       CollectiveSpec::all_reduce(inputs.grid.world_size()), bucket.layout, inputs),
+        inputs));
+  }
+  return draft;
+}
+
+std::string describe(const GradientDraft& draft) {
+  std::string text;
+  for (const BucketPlan& bucket : draft.buckets) {
+    const BucketLayout& layout = bucket.schedule.layout;
+    text += fmt::format("{}: {} of {} by {}, in chunks of {} bytes\n", bucket.binding.name,
+                        layout.count, to_string(layout.dtype), bucket.schedule.algorithm,
+                        bucket.chunk_bytes);
+  }
+  return text;
+}
+
+void plan_gradients(GradientSetState& set, const PlanContext& context, GradientDraft draft) {
   if (context.streams != nullptr) set.attach(context.streams->device());
   place_gradients(set, context);
   plan_compressed_set(set, context);
-  install(set, context, std::move(planned));
+  install(set, context, std::move(draft));
   set.compressed().placed(set.views());
 }
 
 void replan_gradients(GradientSetState& set, const PlanContext& context) {
   const std::vector<BucketId> former = set.buckets();
-  Draft planned = draft(set, context);
+  GradientDraft draft = draft_gradients(set, context);
   plan_compressed_set(set, context, kMeasuredIterations);
-  install(set, context, std::move(planned));
+  install(set, context, std::move(draft));
   for (BucketId id : former) context.buckets.remove(id);
 }
 

@@ -6,7 +6,6 @@
 #include <xxhash.h>
 
 #include "comm/base/log.h"
-#include "runtime/gradients/gradient_plan.h"
 
 namespace kolo {
 
@@ -24,10 +23,19 @@ void GradientSets::submit(const std::shared_ptr<GradientSetState>& group) {
   if (is_proposed) {
     return refuse("the registration of a set of this name is not decided yet");
   }
-  const std::string text = group->describe();
+  activity_.begin(EngineVerb::kPlan, group->name());
+  std::optional<GradientDraft> draft;
+  try {
+    draft = draft_gradients(*group, context_);
+  } catch (const KoloError& e) {
+    if (!fails_alike(e.error())) throw;  // Otherwise the set fails when all ranks have agreed.
+  }
+  activity_.begin(EngineVerb::kMark);
+  const std::string text = group->describe() + (draft ? describe(*draft) : std::string());
   const ProposalKey key = coordinator_.propose("gradients " + group->name(),
                                                XXH3_64bits(text.data(), text.size()), text, *group);
   proposed_.emplace(key, group);
+  if (draft) drafts_.emplace(key, std::move(*draft));
 }
 
 void GradientSets::submit(GradientSetState& group, std::size_t bucket) {
@@ -45,7 +53,7 @@ bool GradientSets::accept(const Frame& decision) {
   const std::shared_ptr<GradientSetState> group = proposal->second;
   activity_.begin(EngineVerb::kPlan, group->name());
   try {
-    plan(group);
+    plan(decision.key, group);
   } catch (const KoloError& e) {
     if (!fails_alike(e.error())) throw;
     group->fail(coordinator_.in_group(e.error()));
@@ -55,6 +63,7 @@ bool GradientSets::accept(const Frame& decision) {
 }
 
 bool GradientSets::reject(const ProposalKey& rejected, const Error& error) {
+  drafts_.erase(rejected);
   auto about = proposed_.extract(rejected);
   if (about.empty()) about = undecided_.extract(rejected);
   if (about.empty()) return false;
@@ -62,9 +71,11 @@ bool GradientSets::reject(const ProposalKey& rejected, const Error& error) {
   return true;
 }
 
-void GradientSets::plan(const std::shared_ptr<GradientSetState>& group) {
+void GradientSets::plan(const ProposalKey& key, const std::shared_ptr<GradientSetState>& group) {
   replace(group->name());
-  plan_gradients(*group, context_);
+  auto draft = drafts_.extract(key);
+  plan_gradients(*group, context_,
+                 draft ? std::move(draft.mapped()) : draft_gradients(*group, context_));
   agreed_[group->name()] = group;
   coordinator_.acts().did("registered '" + group->name() + "'");
   begin(group);

@@ -10,12 +10,13 @@
 #include "comm/coordinator/coordinator.h"
 #include "runtime/buckets/bucket_runner.h"
 #include "runtime/buckets/plan_context.h"
+#include "runtime/gradients/gradient_plan.h"
 #include "runtime/gradients/gradient_set_state.h"
 
 namespace kolo {
 
-/// The gradient sets of a job, by name. Agrees with other ranks on each registration, plans it, and
-/// keeps a replaced set for as long as it is needed.
+/// The gradient sets of a job, by name. Agrees with other ranks on each registration and its plan,
+/// and keeps a replaced set for as long as it is needed.
 ///
 /// While compression `auto` is open for a set, all ranks vote on the times of dense steps in its
 /// first iterations; a set has at most one vote. The vote is the last part of an iteration, so no
@@ -58,7 +59,7 @@ class GradientSets {
   void stop_all() noexcept;
 
  private:
-  void plan(const std::shared_ptr<GradientSetState>& group);
+  void plan(const ProposalKey& key, const std::shared_ptr<GradientSetState>& group);
   void begin(const std::shared_ptr<GradientSetState>& group);
   void cast_vote(const std::shared_ptr<GradientSetState>& group);
   void settle(GradientSetState& group, const DenseSteps& measured);
@@ -71,6 +72,7 @@ class GradientSets {
   Activity& activity_;
   std::map<std::string, std::shared_ptr<GradientSetState>> agreed_;  // by name
   std::map<ProposalKey, std::shared_ptr<GradientSetState>> proposed_;
+  std::map<ProposalKey, GradientDraft> drafts_;  // of proposed sets that can be planned
   std::map<ProposalKey, std::shared_ptr<GradientSetState>> undecided_;  // votes
   /// Failed sets whose name was registered again. They still own their buckets.
   std::vector<std::shared_ptr<GradientSetState>> failed_;
