@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/base/log.h"
 #include "trainer/errors.h"
 #include "trainer/precision/precision.h"
 
@@ -35,6 +36,23 @@ bool begins_sparse_early(const std::string& rules, std::size_t warmup_steps) {
   return std::ranges::any_of(CompressionRules::parse(rules).rules(), [&](const auto& rule) {
     return rule.spec.is_sparse() && rule.spec.warmup <= warmup_steps;
   });
+}
+
+void advise_adaptive(const Config& config, const std::string& compression) {
+  if (begins_sparse_early(compression, config.warmup_steps)) {
+    log::warn(
+        fmt::format("--compression {}: the loss has spikes where sparse steps begin before the "
+                    "learning rate has risen, in {} steps; add warmup=STEPS (15 % of all "
+                    "steps worked) and rule=lossless",
+                    compression, config.warmup_steps));
+  }
+  if (CompressionRules::parse(compression).any(&CompressionSpec::is_sparse) &&
+      config.clip_norm > 0.0) {
+    log::warn(
+        fmt::format("--clip-norm {}: it limits gradients in dense steps only; in sparse ones "
+                    "{} sends directions, and 'norm' is theirs",
+                    config.clip_norm, config.optimizer));
+  }
 }
 
 void require_device_compression(const Config& config, const Options& options) {

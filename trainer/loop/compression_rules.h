@@ -30,6 +30,9 @@ std::string adaptive_rules(const std::string& rules, const AdaptiveJob& job);
 /// reliable. Pure.
 bool begins_sparse_early(const std::string& rules, std::size_t warmup_steps);
 
+/// Warns users of an adaptive optimizer of options that do not suit sparse gradients.
+void advise_adaptive(const Config& config, const std::string& compression);
+
 /// Checks that compression works on the job's device. On a GPU, momentum correction is for sgd
 /// only, and there is no loss scale, which residuals would keep when it changes. Errors:
 /// KoloError(kConfig) if the rules name a codec that works in host memory only and the device is

@@ -13,6 +13,9 @@ std::unique_ptr<Learner> make_learner(const Config& config, Runtime& runtime, co
   require_offered_on_gpus(config);
   require_device_compression(config, runtime.options());
   gradient_dtype(config, runtime.options());  // throws for options that exclude each other
+  if (runtime.rank() == 0 && config.optimizer == "adamw") {
+    advise_adaptive(config, runtime.options().compression);
+  }
 #if KOLO_CUDA_TRAINER
   return cuda::make_learner(config, runtime, task);
 #else

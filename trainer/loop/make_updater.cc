@@ -95,24 +95,6 @@ std::unique_ptr<ParameterUpdater> make_sharded(const Config& config, const MakeO
       clock);
 }
 
-/// Warns users of an adaptive optimizer of unsuitable options for sparse gradients.
-void advise_adaptive(const Config& config, const std::string& compression) {
-  if (begins_sparse_early(compression, config.warmup_steps)) {
-    log::warn(
-        fmt::format("--compression {}: the loss has spikes where sparse steps begin before the "
-                    "learning rate has risen, in {} steps; add warmup=STEPS (15 % of all "
-                    "steps worked) and rule=lossless",
-                    compression, config.warmup_steps));
-  }
-  if (CompressionRules::parse(compression).any(&CompressionSpec::is_sparse) &&
-      config.clip_norm > 0.0) {
-    log::warn(
-        fmt::format("--clip-norm {}: it limits gradients in dense steps only; in sparse ones "
-                    "{} sends directions, and 'norm' is theirs",
-                    config.clip_norm, config.optimizer));
-  }
-}
-
 LocalOptions local_options(const Config& config) {
   using Unit = LocalOptions::Unit;
   LocalOptions options{.times = {.every = exchange_every(config),
