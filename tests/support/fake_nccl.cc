@@ -14,6 +14,7 @@
 struct ncclComm {
   int rank = 0;
   int size = 1;
+  char group = 0;
   int polls_left = 0;
   bool stuck = false;
   bool blocks = false;
@@ -43,20 +44,27 @@ ncclResult_t begin(ncclComm& comm) {
   if (comm.blocks) return ncclSuccess;
   comm.polls_left = fake_nccl().polls_in_progress;
   comm.stuck = fake_nccl().stuck;
-  return comm.stuck || comm.polls_left > 0 ? ncclInProgress : ncclSuccess;
+  const bool is_over =
+      !comm.stuck && comm.polls_left == 0 && fake_nccl().has_met(comm.group, comm.rank);
+  return is_over ? ncclSuccess : ncclInProgress;
+}
+
+ncclResult_t begin_launch(ncclComm& comm) {
+  fake_nccl().launch(comm.group, comm.rank, comm.size);
+  return begin(comm);
 }
 
 /// Records a collective. Between ncclGroupStart and ncclGroupEnd it only joins the launch.
 ncclResult_t call(const std::string& name, ncclComm& comm) {
   fake_nccl().record(name);
   kolo::test::refuse_during_capture();
-  if (!launch().is_open) return begin(comm);
+  if (!launch().is_open) return begin_launch(comm);
   launch().comms.push_back(&comm);
   return ncclSuccess;
 }
 
-ncclComm_t make_communicator(int rank, int size) {
-  auto* const comm = new ncclComm{.rank = rank, .size = size};
+ncclComm_t make_communicator(int rank, int size, char group = 0) {
+  auto* const comm = new ncclComm{.rank = rank, .size = size, .group = group};
   begin(*comm);
   return comm;
 }
@@ -82,6 +90,20 @@ void FakeNccl::pass_gate(std::ptrdiff_t abort) {
   MutexLock lock(mutex_);
   if (hangs >= 0 && hangs != abort) return;
   opened_.wait(lock, [this]() KOLO_REQUIRES(mutex_) { return gate_is_open_; });
+}
+
+void FakeNccl::launch(char group, int rank, int size) {
+  if (!meets) return;
+  const MutexLock lock(mutex_);
+  launches_[group].resize(static_cast<std::size_t>(size));
+  ++launches_[group][static_cast<std::size_t>(rank)];
+}
+
+bool FakeNccl::has_met(char group, int rank) {
+  const MutexLock lock(mutex_);
+  const auto found = launches_.find(group);
+  if (found == launches_.end()) return true;
+  return std::ranges::min(found->second) >= found->second[static_cast<std::size_t>(rank)];
 }
 
 std::ptrdiff_t FakeNccl::record(const std::string& call) {
@@ -111,6 +133,7 @@ FakeNcclScope::~FakeNcclScope() { current().reset(); }
 }  // namespace kolo::test
 
 using kolo::test::begin;
+using kolo::test::begin_launch;
 using kolo::test::call;
 using kolo::test::fake_nccl;
 
@@ -123,6 +146,7 @@ ncclResult_t ncclGetVersion(int* version) {
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   *id = {};
+  id->internal[0] = fake_nccl().groups++;
   return ncclSuccess;
 }
 
@@ -132,12 +156,12 @@ const char* ncclGetErrorString(ncclResult_t result) {
 
 const char* ncclGetLastError(ncclComm_t) { return "the fake library says so"; }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, int rank,
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
   fake_nccl().record(config->blocking == 0 ? "init" : "blocking init");
   fake_nccl().most_blocks = config->maxCTAs;
   if (config->blocking != 0) fake_nccl().pass_gate(0);
-  *comm = kolo::test::make_communicator(rank, size);
+  *comm = kolo::test::make_communicator(rank, size, id.internal[0]);
   if (config->blocking == 0) return ncclInProgress;
   (*comm)->blocks = true;
   (*comm)->stuck = false;
@@ -158,7 +182,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int, int, ncclComm_t* child, ncclCon
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   *error = fake_nccl().async_error;
   if (*error != ncclSuccess) return ncclSuccess;
-  if (comm->stuck || comm->polls_left-- > 0) {
+  if (comm->stuck || !fake_nccl().has_met(comm->group, comm->rank) || comm->polls_left-- > 0) {
     *error = ncclInProgress;
   } else {
     comm->polls_left = 0;
@@ -184,7 +208,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   fake_nccl().record("destroy");
-  kolo::test::refuse_during_capture();
+  kolo::test::wait_for_device();
   delete comm;
   return ncclSuccess;
 }
@@ -209,7 +233,7 @@ ncclResult_t ncclMemAlloc(void** memory, size_t bytes) {
 
 ncclResult_t ncclMemFree(void* memory) {
   fake_nccl().record("ncclMemFree");
-  kolo::test::wait_for_device();
+  kolo::test::refuse_during_capture();
   kolo::test::fake_cuda().free(memory);
   return ncclSuccess;
 }
@@ -271,7 +295,10 @@ ncclResult_t ncclGroupEnd() {
   fake_nccl().record("end");
   kolo::test::Launch launched = std::exchange(kolo::test::launch(), {});
   ncclResult_t result = ncclSuccess;
-  for (ncclComm* comm : launched.comms) result = begin(*comm);
+  const ncclComm* last = nullptr;
+  for (ncclComm* comm : launched.comms) {
+    if (std::exchange(last, comm) != comm) result = begin_launch(*comm);
+  }
   return result;
 }
 

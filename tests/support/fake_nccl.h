@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,14 +15,16 @@ namespace kolo::test {
 
 /// Replaces NCCL on machines without a GPU, with fake_cuda.cc. A program that links fake_nccl.cc
 /// calls it instead of the library. It moves no data. It imitates non-blocking communicators: every
-/// call may be in progress for a while, or forever.
+/// call may be in progress for a while, until the peers make theirs, or forever.
 ///
 /// Threads: any thread may call `called` and `open_gate`; members may be set only while no
 /// communicator is in use.
 struct FakeNccl {
   int version = NCCL_VERSION_CODE;
-  int polls_in_progress = 0;               ///< Number of polls until a call is complete.
-  bool stuck = false;                      ///< Whether new calls stay in progress forever.
+  int polls_in_progress = 0;  ///< Number of polls until a call is complete.
+  bool stuck = false;         ///< Whether new calls stay in progress forever.
+  bool meets = false;         ///< Whether launches stay in progress until all ranks have launched.
+  char groups = 0;            ///< Number of unique ids.
   ncclResult_t async_error = ncclSuccess;  ///< The asynchronous error of all communicators.
   bool allocates = true;
   bool registers = true;
@@ -36,6 +39,10 @@ struct FakeNccl {
   /// Records a call; returns the number of earlier calls of this name.
   std::ptrdiff_t record(const std::string& call);
   void pass_gate(std::ptrdiff_t abort);
+  /// Counts a launch of a rank of a group of `size` ranks, if launches meet.
+  void launch(char group, int rank, int size);
+  /// Returns whether all ranks of the group have launched as often as `rank`.
+  bool has_met(char group, int rank);
   /// Returns the number of calls of a function.
   std::ptrdiff_t called(const std::string& function);
   /// Returns all calls except polls, in order.
@@ -46,6 +53,7 @@ struct FakeNccl {
   ConditionVariable opened_;
   bool gate_is_open_ KOLO_GUARDED_BY(mutex_) = true;
   std::vector<std::string> calls_ KOLO_GUARDED_BY(mutex_);
+  std::map<char, std::vector<int>> launches_ KOLO_GUARDED_BY(mutex_);  // by group and rank
 };
 
 /// Returns the library in use, which `FakeNcclScope` creates.

@@ -27,7 +27,8 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-constexpr milliseconds kAmple{30'000};  // a deadline that should not pass
+constexpr milliseconds kAmple{30'000};                   // a deadline that should not pass
+constexpr std::size_t kFromNccl = std::size_t{2} << 20;  // bytes that NCCL allocates
 
 class CudaCalls : public testing::Test {
  protected:
@@ -56,7 +57,7 @@ class CudaCalls : public testing::Test {
     EXPECT_EQ(device.foreign_memory(memory.data()), "");
     for (const bool aborts : {false, true}) {
       const auto group = connect(device);
-      const DeviceMemory registered = group->allocate(64);
+      const DeviceMemory registered = group->allocate(kFromNccl);
       group->all_reduce(*stream, source, memory.data(), 16, DType::kFloat32, ReduceOp::kSum);
       EXPECT_FALSE(group->async_error());
       if (aborts) {
@@ -149,9 +150,9 @@ TEST_F(CudaCalls, FreeingDoesNotWaitForTheDevice) {
   DeviceMemory memory = device.allocate(64, MemoryKind::kDevice);
   DeviceMemory pinned = device.allocate(64, MemoryKind::kPinned);
   auto group = connect(device);
-  DeviceMemory registered = group->allocate(64);
+  DeviceMemory registered = group->allocate(kFromNccl);
   fake_nccl().allocates = false;
-  DeviceMemory ordinary = group->allocate(64);
+  DeviceMemory ordinary = group->allocate(kFromNccl);
   fake_cuda().spins = true;
   for (DeviceMemory* each : {&memory, &pinned, &registered, &ordinary}) *each = {};
   testing::internal::CaptureStderr();
@@ -166,6 +167,46 @@ TEST_F(CudaCalls, FreeingDoesNotWaitForTheDevice) {
   EXPECT_EQ(fake_nccl().called("ncclMemFree"), 1);
 }
 
+// The call that frees it does not wait, and kernels behind an aborted collective may still run.
+TEST_F(CudaCalls, MemoryOfNcclIsFreedAfterAllWorkOfTheDevice) {
+  CudaDevice device(0);
+  const auto group = connect(device);
+  DeviceMemory memory = group->allocate(kFromNccl);
+  fake_cuda().spins = true;
+  memory = {};
+  while (fake_nccl().called("cudaMalloc") + fake_nccl().called("ncclMemFree") == 0) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(fake_nccl().called("ncclMemFree"), 0);
+  fake_cuda().spins = false;
+  while (fake_cuda().in_use() > 0) std::this_thread::yield();
+  EXPECT_EQ(fake_nccl().called("ncclMemFree"), 1);
+}
+
+TEST_F(CudaCalls, TheOrderlyEndOfAGroupDoesNotWaitForTheDevice) {
+  const CudaDevice device(0);
+  const auto group = connect(device);
+  fake_cuda().spins = true;
+  EXPECT_EQ(group->finalize(), CommunicatorState::kFinalizing);
+  while (fake_nccl().called("destroy") == 0) std::this_thread::yield();
+  EXPECT_EQ(group->finalize(), CommunicatorState::kFinalizing);
+  EXPECT_FALSE(group->async_error());
+  EXPECT_EQ(fake_cuda().waits, 0) << "another thread waits";
+  fake_cuda().spins = false;
+  while (group->finalize() == CommunicatorState::kFinalizing) std::this_thread::yield();
+  EXPECT_EQ(group->finalize(), CommunicatorState::kFinalized);
+}
+
+TEST_F(CudaCalls, AStreamOfTheProgramIsAskedOnTheDevice) {
+  CudaDevice device(1);
+  const auto event = device.make_event();
+  device.record({nullptr}, *event);
+  EXPECT_EQ(fake_cuda().asked_device, 1);
+  fake_cuda().asked_device = -1;
+  device.wait({nullptr}, *event);
+  EXPECT_EQ(fake_cuda().asked_device, 1);
+}
+
 // A buffer that grows is freed and allocated again; on a full GPU it needs its own old memory.
 TEST_F(CudaCalls, MemoryThatIsBeingFreedIsThereForTheNextAllocation) {
   CudaDevice device(0);
@@ -173,7 +214,7 @@ TEST_F(CudaCalls, MemoryThatIsBeingFreedIsThereForTheNextAllocation) {
   const std::vector<std::pair<std::string, std::function<DeviceMemory()>>> allocations = {
       {"cudaMalloc", [&] { return device.allocate(64, MemoryKind::kDevice); }},
       {"cudaHostAlloc", [&] { return device.allocate(64, MemoryKind::kPinned); }},
-      {"cudaMalloc", [&] { return group->allocate(64); }}};
+      {"cudaMalloc", [&] { return group->allocate(kFromNccl); }}};
   for (const auto& [call, allocate] : allocations) {
     DeviceMemory old = device.allocate(64, MemoryKind::kDevice);
     fake_cuda().room = 1;

@@ -19,8 +19,9 @@ using std::chrono::milliseconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr milliseconds kSoon{20};      // a deadline that should pass
-constexpr milliseconds kLate{30'000};  // a deadline that should not pass
+constexpr milliseconds kSoon{20};                        // a deadline that should pass
+constexpr milliseconds kLate{30'000};                    // a deadline that should not pass
+constexpr std::size_t kFromNccl = std::size_t{2} << 20;  // bytes that NCCL allocates
 
 class NcclLifeCycle : public testing::Test {
  protected:
@@ -31,6 +32,26 @@ class NcclLifeCycle : public testing::Test {
 
   void all_reduce(NcclDeviceCommunicator& group) {
     group.all_reduce(stream_, nullptr, nullptr, 0, DType::kFloat32, ReduceOp::kSum);
+  }
+
+  /// Connects the ranks 0 and 1 of a group, both of which are here.
+  std::vector<std::unique_ptr<NcclDeviceCommunicator>> connect_both(milliseconds deadline) {
+    const std::vector<std::string> two(2, NcclDeviceCommunicator::introduce(0));
+    std::vector<std::unique_ptr<NcclDeviceCommunicator>> ranks;
+    for (int rank = 0; rank < 2; ++rank) {
+      ranks.push_back(NcclDeviceCommunicator::connect(two, rank, device_, deadline));
+    }
+    return ranks;
+  }
+
+  /// Sends an element to the other rank of two.
+  void exchange(NcclDeviceCommunicator& group) {
+    float element = 0, other = 0;
+    std::vector<GroupPart> sent(2), received(2);
+    const auto peer = static_cast<std::size_t>(1 - group.rank());
+    sent[peer] = {&element, 1};
+    received[peer] = {&other, 1};
+    group.exchange(stream_, sent, received, DType::kFloat32);
   }
 
   static void wait_until_called(const std::string& function, std::ptrdiff_t times) {
@@ -138,6 +159,19 @@ TEST_F(NcclLifeCycle, ALaunchOfSeveralCallsThatDoesNotComeIsATimeOut) {
   EXPECT_EQ(group->async_error()->code, ErrorCode::kTimeout);
   EXPECT_THAT(group->async_error()->what, HasSubstr("an exchange"));
   EXPECT_TRUE(group->abort(kLate));
+}
+
+// NCCL connects to a peer for the first exchange, when the peer makes the same.
+TEST_F(NcclLifeCycle, GroupsExchangeInOppositeOrders) {
+  const auto one = connect_both(kSoon), other = connect_both(kSoon);
+  fake_nccl().meets = true;
+  exchange(*one[0]);
+  exchange(*other[1]);
+  exchange(*other[0]);
+  exchange(*one[1]);
+  for (const auto* ranks : {&one, &other}) {
+    for (const auto& group : *ranks) EXPECT_FALSE(group->async_error());
+  }
 }
 
 TEST_F(NcclLifeCycle, AFurtherGroupConnectsWithoutWaiting) {
@@ -251,7 +285,7 @@ TEST_F(NcclLifeCycle, DestroyingAGroupThatIsNotAtItsEndAbortsIt) {
 
 TEST_F(NcclLifeCycle, MemoryIsDeregisteredBeforeItIsFreed) {
   const auto group = connect();
-  group->allocate(100);
+  group->allocate(kFromNccl);
   wait_until_called("ncclMemFree", 1);
   EXPECT_THAT(fake_nccl().calls(),
               ElementsAre("init", "ncclMemAlloc", "register", "deregister", "ncclMemFree"));
@@ -260,8 +294,8 @@ TEST_F(NcclLifeCycle, MemoryIsDeregisteredBeforeItIsFreed) {
 TEST_F(NcclLifeCycle, MemoryThatOutlivesItsGroupIsOnlyFreed) {
   {
     auto group = connect();
-    const DeviceMemory memory = group->allocate(100);
-    EXPECT_EQ(memory.bytes(), 100U);
+    const DeviceMemory memory = group->allocate(kFromNccl);
+    EXPECT_EQ(memory.bytes(), kFromNccl);
     EXPECT_EQ(memory.kind(), MemoryKind::kDevice);
     group.reset();
   }
@@ -274,10 +308,18 @@ TEST_F(NcclLifeCycle, WhatNcclCannotAllocateOrRegisterIsOrdinaryMemory) {
   fake_nccl().allocates = false;
   fake_nccl().registers = false;
   const auto group = connect();
-  group->allocate(100);
+  group->allocate(kFromNccl);
   wait_until_called("cudaFree", 1);
   EXPECT_THAT(fake_nccl().calls(), ElementsAre("init", "cudaMalloc", "cudaFree"));
   EXPECT_FALSE(group->async_error());
+}
+
+TEST_F(NcclLifeCycle, SmallMemoryIsOrdinary) {
+  const auto group = connect();
+  group->allocate(std::size_t{1} << 20);
+  wait_until_called("cudaFree", 1);
+  EXPECT_THAT(fake_nccl().calls(),
+              ElementsAre("init", "cudaMalloc", "register", "deregister", "cudaFree"));
 }
 
 TEST_F(NcclLifeCycle, TheLibraryIsTheOneThatIsNamed) {

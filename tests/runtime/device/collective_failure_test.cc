@@ -69,6 +69,18 @@ TEST_P(DeviceCollectiveFailure, OfTheLibraryIsTheSameErrorOnAllRanks) {
   }
 }
 
+// The library enqueues nothing, so the events after the call are done at once.
+TEST_P(DeviceCollectiveFailure, OfACallThatTheLibraryRefusesIsNoSuccess) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    FaultyCollective faulty(GetParam(), seed, {.refuse_at = 0});
+    faulty.run_to_end();
+    for (int rank = 0; rank < FaultyCollective::kRanks; ++rank) {
+      EXPECT_THAT(faulty.error(rank), testing::HasSubstr("rank 1: run: a planned failure"))
+          << "rank " << rank << " seed " << seed;
+    }
+  }
+}
+
 TEST_P(DeviceCollectiveFailure, OfARankThatFreezesIsEndedByWhoeverWaits) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     FaultyCollective faulty(GetParam(), seed, {.freeze_at = 0});

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <span>
 
 #include "runtime/calls/row_sums/row_reduction.h"
 #include "tests/runtime/calls/row_sums/expected_rows.h"
@@ -58,11 +60,10 @@ class RowsJob {
       }
       auto& results = results_[static_cast<std::size_t>(rank)];
       results.resize(tables.size());
-      HostStream& stream = as_host(*streams_[static_cast<std::size_t>(rank)]);
       calls.push_back(std::make_shared<RowReduction>(
           PlanInputs{.rank = rank, .grid = job.grid(), .options = options_, .costs = costs_}, name,
           given, options, results,
-          RowDevice{.device = &job.device(rank), .stream = NativeStream{&stream}}));
+          RowDevice{.device = &job.device(rank), .stream = NativeStream{&stream(rank)}}));
       job.engine(rank).submit(std::shared_ptr<CompositeOp>(calls.back()));
     }
     job.run_until(
@@ -74,6 +75,8 @@ class RowsJob {
   }
 
   std::vector<std::vector<RowSums>>& results() { return results_; }
+
+  HostStream& stream(int rank) { return as_host(*streams_[static_cast<std::size_t>(rank)]); }
 
   /// Returns the calls of rank 0 since the previous `calls()`.
   std::uint64_t calls() { return counter_.calls(); }
@@ -176,6 +179,35 @@ TEST(DeviceRows, AreMovedByTheLibraryFromMemoryThatIsUsedAgain) {
   EXPECT_EQ(after.allocations - before.allocations, of_the_test);
   EXPECT_EQ(after.streams, before.streams);
   EXPECT_EQ(after.events, before.events);
+}
+
+TEST(DeviceRows, AreNotReplacedWhileTheStreamOfARankWithoutRowsReadsThem) {
+  const std::vector<RowTable> tables{on_device(8, 1, DType::kInt32)};
+  const RowOptions as_rows{.result = RowForm::kRows, .exchange = RowForm::kRows};
+  const auto rows_of = [](std::vector<std::int32_t> numbers) {
+    Rows rows;
+    const auto bytes = std::as_bytes(std::span(numbers));
+    rows.elements.assign(bytes.begin(), bytes.end());
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      rows.indices.push_back(static_cast<std::int64_t>(i));
+    }
+    return rows;
+  };
+  RowsJob job({2}, 3);
+  job.run(tables, {{rows_of({1, 2, 3}), rows_of({10, 20, 30})}}, as_rows, "x");
+  const BufferView sums = job.results()[1].front().rows();
+  ASSERT_EQ(sums.count, 3U);
+  std::vector<std::int32_t> read(sums.count);
+  bool is_read = false;
+  job.stream(1).enqueue([left = 20'000]() mutable { return left-- == 0; });
+  job.stream(1).enqueue([&, data = sums.data] {
+    std::memcpy(read.data(), data, read.size() * sizeof(std::int32_t));
+    is_read = true;
+    return true;
+  });
+  job.run(tables, {{rows_of({7, 8, 9}), rows_of({})}}, as_rows, "x");
+  while (!is_read) job.job.device(1).step();
+  EXPECT_EQ(read, (std::vector<std::int32_t>{11, 22, 33}));
 }
 
 TEST(DeviceRows, SayWhatIsWrong) {

@@ -20,11 +20,10 @@ namespace {
 constexpr std::size_t kGroups = 7;
 constexpr std::size_t kSize = 50;
 
-/// Sums in several groups of the same two ranks on devices with this many queues. The first rank of
+/// Sums in several groups of the same two ranks on devices with `queues` queues. The first rank of
 /// a group launches first, and that is rank 0 in every other group: so the ranks launch in
 /// different orders. Throws std::runtime_error if that hangs.
-void sum_in_groups(std::uint64_t seed, std::size_t queues) {
-  HostConnections connections;
+void sum_in_groups(std::uint64_t seed, std::size_t queues, HostConnections& connections) {
   GroupJob job(
       ProcessGrid::with_node_sizes({2}), seed, std::size_t{4} << 20,
       {.arena_bytes = GroupJob::kJobArena},
@@ -58,11 +57,24 @@ void sum_in_groups(std::uint64_t seed, std::size_t queues) {
 TEST(SharedDevice, GroupsLaunchInOppositeOrders) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    EXPECT_NO_THROW(sum_in_groups(seed, 32));
+    HostConnections connections;
+    EXPECT_NO_THROW(sum_in_groups(seed, 32, connections));
   }
 }
 
-TEST(SharedDevice, WithFewQueuesTheyHang) { EXPECT_THROW(sum_in_groups(1, 2), std::runtime_error); }
+TEST(SharedDevice, GroupsWhoseLaunchesWaitForPeersLaunchInOppositeOrders) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    HostConnections connections;
+    connections.launch_together();
+    EXPECT_NO_THROW(sum_in_groups(seed, 32, connections));
+  }
+}
+
+TEST(SharedDevice, WithFewQueuesTheyHang) {
+  HostConnections connections;
+  EXPECT_THROW(sum_in_groups(1, 2, connections), std::runtime_error);
+}
 
 /// Returns the number of buckets that rank 0 allocates with its node's group and with the world's.
 std::pair<std::uint64_t, std::uint64_t> allocations_of(const std::string& algorithm) {

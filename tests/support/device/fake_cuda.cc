@@ -134,8 +134,13 @@ cudaError_t cudaSetDevice(int device) {
 
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 
+#if CUDART_VERSION >= 12050
 cudaError_t cudaGetDriverEntryPointByVersion(const char*, void**, unsigned int, unsigned long long,
                                              cudaDriverEntryPointQueryResult* found) {
+#else
+cudaError_t cudaGetDriverEntryPoint(const char*, void**, unsigned long long,
+                                    cudaDriverEntryPointQueryResult* found) {
+#endif
   *found = cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
@@ -158,6 +163,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
   *status = cudaStreamCaptureStatusNone;
+  fake_cuda().asked_device = device_of_thread;
   return cudaSuccess;
 }
 

@@ -35,6 +35,8 @@ struct FakeCuda {
   const std::thread::id maker = std::this_thread::get_id();
   /// The most allocations at a time; more are an error for lack of memory.
   std::atomic<std::size_t> room{SIZE_MAX};
+  /// The device that was current when a stream was last asked whether it captures.
+  std::atomic<int> asked_device{-1};
   std::atomic<int> last_priority{0};  ///< That of the last stream; 0 is normal, -5 the highest.
   /// Number of kernels that were launched before they were loaded.
   std::atomic<int> lazy_loads{0};

@@ -144,6 +144,20 @@ class HostCommunicatorHub::Table {
     return true;
   }
 
+  void launch_together() {
+    const MutexLock lock(mutex_);
+    launches_together_ = true;
+  }
+
+  /// Notes the first `calls` calls of `rank`. Returns whether the last one may be enqueued.
+  bool may_launch(int rank, std::uint64_t calls) {
+    const MutexLock lock(mutex_);
+    entry(rank).called = calls;
+    return !launches_together_ || std::ranges::all_of(entries_, [calls](const RankEntry& each) {
+      return each.called >= calls;
+    });
+  }
+
   bool failed() const {
     const MutexLock lock(mutex_);
     return failure_.has_value();
@@ -172,6 +186,7 @@ class HostCommunicatorHub::Table {
   struct RankEntry {
     bool taken = false;
     bool released = false;
+    std::uint64_t called = 0;       ///< Number of calls so far.
     std::optional<Call> call = {};  ///< The call that the rank has made and that is not complete.
   };
 
@@ -282,6 +297,7 @@ class HostCommunicatorHub::Table {
   std::vector<const void*> sources_ KOLO_GUARDED_BY(mutex_);
   std::uint64_t completed_ KOLO_GUARDED_BY(mutex_) = 0;
   int arrived_ KOLO_GUARDED_BY(mutex_) = 0;
+  bool launches_together_ KOLO_GUARDED_BY(mutex_) = false;
   std::optional<Error> failure_ KOLO_GUARDED_BY(mutex_);
 };
 
@@ -345,6 +361,13 @@ class HostCommunicator final : public DeviceCommunicator {
                      .target = static_cast<std::byte*>(target)});
   }
 
+  bool is_launching() {
+    if (!launching_ || !table_.may_launch(rank_, calls_)) return launching_.has_value();
+    launching_->first->enqueue(std::move(launching_->second));
+    launching_.reset();
+    return false;
+  }
+
   std::optional<Error> async_error() override { return table_.failure(rank_); }
 
   bool abort(std::chrono::milliseconds) override {
@@ -384,15 +407,18 @@ class HostCommunicator final : public DeviceCommunicator {
     if (table_.failed()) return;
     check(state_ == CommunicatorState::kActive,
           "a collective was called after the end of its group");
-    host_stream.enqueue([table = &table_, rank = rank_, number = calls_++, call = std::move(call)] {
-      return table->attempt(rank, number, call);
-    });
+    launching_.emplace(&host_stream,
+                       [table = &table_, rank = rank_, number = calls_++, call = std::move(call)] {
+                         return table->attempt(rank, number, call);
+                       });
+    is_launching();
   }
 
   Table& table_;
   const int rank_;
   Device& device_;
   CommunicatorState state_ = CommunicatorState::kActive;
+  std::optional<std::pair<HostStream*, StreamTask>> launching_;  // the call that waits for others
   std::uint64_t calls_ = 0;
   std::uint64_t end_number_ = 0;
 };
@@ -407,6 +433,7 @@ HostCommunicatorHub::HostCommunicatorHub(std::vector<int> members) {
 HostCommunicatorHub::~HostCommunicatorHub() = default;
 
 int HostCommunicatorHub::size() const { return table_->size(); }
+void HostCommunicatorHub::launch_together() { table_->launch_together(); }
 
 std::unique_ptr<DeviceCommunicator> HostCommunicatorHub::group(int rank, Device& device) {
   table_->take(rank);

@@ -31,6 +31,10 @@ class HostCommunicatorHub {
 
   int size() const;
 
+  /// Makes every call wait for the same call of all ranks before it is on its stream, as NCCL does
+  /// that connects to its peers. Before: no rank has made a call.
+  void launch_together();
+
   /// Returns the group of its `rank`-th member; `device` allocates its memory. Errors: UsageError
   /// if there is no such member, or if its group was returned before.
   std::unique_ptr<DeviceCommunicator> group(int rank, Device& device);

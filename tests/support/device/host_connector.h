@@ -32,6 +32,12 @@ class HostConnections {
     fails_ = true;
   }
 
+  /// See `HostCommunicatorHub`; for all groups that connect from now on.
+  void launch_together() {
+    const MutexLock lock(mutex_);
+    launches_together_ = true;
+  }
+
   /// Returns the number of groups to which all their ranks have connected.
   std::size_t connected() {
     const MutexLock lock(mutex_);
@@ -99,6 +105,7 @@ class HostConnections {
       std::vector<int> members(static_cast<std::size_t>(size));
       std::iota(members.begin(), members.end(), 0);
       group = {.hub = std::make_unique<HostCommunicatorHub>(members), .missing = size};
+      if (launches_together_) group.hub->launch_together();
     }
     --group.missing;
     return group.hub->group(rank, device);
@@ -107,6 +114,7 @@ class HostConnections {
   Mutex mutex_;
   std::uint64_t drawn_ KOLO_GUARDED_BY(mutex_) = 0;
   bool fails_ KOLO_GUARDED_BY(mutex_) = false;
+  bool launches_together_ KOLO_GUARDED_BY(mutex_) = false;
   std::map<std::uint64_t, Group> groups_ KOLO_GUARDED_BY(mutex_);
 };
 
