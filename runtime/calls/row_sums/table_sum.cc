@@ -74,7 +74,7 @@ TableSum::TableSum(const PlanInputs& inputs, const TableRows& given, const RowOp
   // The result stays empty until the call succeeds: after a time-out, operations still write to it.
   memory_ = std::exchange(result, {}).memory_;
   if (!memory_ || memory_->kind != table_.memory) memory_ = make_memory(table_.memory, device);
-  backend().begin(device.stream && !given.indices.empty() ? &*device.stream : nullptr);
+  backend().begin(device.stream ? &*device.stream : nullptr);
   add_up(given);
 }
 
