@@ -53,11 +53,16 @@ namespace {
 /// Whether this process has a context on `device`. Asks the driver, because the CUDA runtime has no
 /// call for this.
 bool is_in_use(int device) {
-  constexpr unsigned kSince = 7000;  // The CUDA version that introduced this signature.
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  constexpr unsigned kSince = 7000;  // The CUDA version that introduced this signature.
   const cudaError_t status = cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &entry,
                                                               kSince, cudaEnableDefault, &found);
+#else
+  const cudaError_t status =
+      cudaGetDriverEntryPoint("cuDevicePrimaryCtxGetState", &entry, cudaEnableDefault, &found);
+#endif
   if (status != cudaSuccess || found != cudaDriverEntryPointSuccess) return false;
   unsigned flags = 0;
   int active = 0;
@@ -251,12 +256,14 @@ std::string CudaDevice::foreign_memory(const void* data) {
 }
 
 void CudaDevice::record(NativeStream stream, Event& event) {
+  const CudaDeviceGuard guard(index_);
   const auto native = static_cast<cudaStream_t>(stream.handle);
   check_no_capture(native);
   as_cuda(event).record_on(native);
 }
 
 void CudaDevice::wait(NativeStream stream, const Event& event) {
+  const CudaDeviceGuard guard(index_);
   const auto native = static_cast<cudaStream_t>(stream.handle);
   check_no_capture(native);
   as_cuda(event).hold_back(native);

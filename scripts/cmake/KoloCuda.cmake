@@ -7,12 +7,13 @@ foreach(feature IN ITEMS CUDA NCCL CUDNN)
   set(KOLO_${feature} OFF)
 endforeach()
 
-if(KOLO_WITH_CUDA STREQUAL "AUTO")
+if(KOLO_WITH_CUDA)
   include(CheckLanguage)
   check_language(CUDA)
-  set(KOLO_CUDA ${CMAKE_CUDA_COMPILER})
-elseif(KOLO_WITH_CUDA)
   set(KOLO_CUDA ON)
+  if(KOLO_WITH_CUDA STREQUAL "AUTO")
+    set(KOLO_CUDA ${CMAKE_CUDA_COMPILER})
+  endif()
 endif()
 
 if(KOLO_CUDA)
@@ -21,8 +22,14 @@ if(KOLO_CUDA)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT "$ENV{CUDAARCHS}" STREQUAL "")
     set(CMAKE_CUDA_ARCHITECTURES $ENV{CUDAARCHS})
   elseif(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    # Ampere, Hopper, Blackwell; the last one also as PTX for later architectures.
+    # Ampere, Hopper and, from CUDA 12.8 on, Blackwell; the last one also as PTX for later
+    # architectures.
+    execute_process(COMMAND "${CMAKE_CUDA_COMPILER}" --version OUTPUT_VARIABLE cuda_version
+      ERROR_QUIET)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
+    if(cuda_version MATCHES "release ([0-9.]+)" AND CMAKE_MATCH_1 VERSION_LESS 12.8)
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+    endif()
   endif()
   # Kernels and the code around them use the same compiler, unless the caller says otherwise: no
   # type of the C++ library crosses between them.
