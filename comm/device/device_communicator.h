@@ -35,8 +35,9 @@ struct GroupTensor {
 /// A group of ranks that run collectives of a device library (NCCL).
 ///
 /// All ranks of the group make the same calls in the same order. A call enqueues work on a stream
-/// and returns; it never waits for peers. `async_error` reports failures of peers; they are never
-/// thrown. A call after a failure does nothing.
+/// and returns; it never waits for peers. If the library must reach them before it can enqueue the
+/// work, `is_launching` is true until it has. `async_error` reports failures of peers; they are
+/// never thrown. A call after a failure does nothing.
 ///
 /// Shape:   all memory is device memory. `part_count` is the number of elements of one rank's part;
 ///          parts are contiguous in group order. A reduce-scatter or all-gather is in place if
@@ -75,6 +76,10 @@ class DeviceCommunicator {
   /// Combines `source` of all ranks in `target` of each rank; in place if the two are equal.
   virtual void all_reduce(Stream& stream, const void* source, void* target, std::size_t count,
                           DType dtype, ReduceOp op) = 0;
+
+  /// Polls the library. Returns whether the last call is not on its stream yet. Until it is, the
+  /// caller makes no other call, and enqueues nothing on the stream: an event would come too early.
+  virtual bool is_launching() { return false; }
 
   /// Polls the library. Returns the first failure, if any: a lost peer, an error of the library, or
   /// an abort by a peer.

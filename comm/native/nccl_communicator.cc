@@ -15,9 +15,14 @@
 namespace kolo {
 namespace {
 
-/// Number of polls before the first pause. A launch takes microseconds, a connection much longer.
+/// Number of polls before the first pause. A launch takes microseconds unless it waits for a peer,
+/// a connection much longer.
 constexpr int kPollsAtOnce = 1000;
 constexpr std::chrono::microseconds kPause{100};
+
+/// Calls of a thread may be in progress at the same time from this version on. Before, NCCL has one
+/// state for all calls of a thread (`ncclGroupJobMain`).
+constexpr int kCallsOverlapSince = NCCL_VERSION(2, 27, 3);
 
 /// Whether the user wants calls that block until NCCL has enqueued them.
 bool may_block() {
@@ -103,6 +108,7 @@ bool NcclCommunicator::is_blocked() const {
 }
 
 ncclResult_t NcclCommunicator::state() const {
+  if (ended_.valid()) return wait_ended(Milliseconds::zero()) ? ncclSuccess : ncclInProgress;
   if (is_blocked()) return ncclInProgress;
   if (blocking_.valid() && blocking_.get() != ncclSuccess) return blocking_.get();
   const CudaDeviceGuard guard(device_);  // for captures: see there
@@ -113,50 +119,70 @@ ncclResult_t NcclCommunicator::state() const {
 
 ncclResult_t NcclCommunicator::settle(ncclResult_t result) const {
   const auto give_up = std::chrono::steady_clock::now() + deadline_;
-  for (int polls = 0; result == ncclInProgress; ++polls) {
-    if (polls < kPollsAtOnce) {
-      std::this_thread::yield();
-    } else {
-      if (std::chrono::steady_clock::now() >= give_up) return result;
-      std::this_thread::sleep_for(kPause);
-    }
+  result = settle_briefly(result);
+  while (result == ncclInProgress && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::sleep_for(kPause);
     result = state();
   }
   return result;
 }
 
-void NcclCommunicator::begin_abort() noexcept {
-  if (abort_.valid() || (!is_blocked() && comm_ == nullptr)) return;
+ncclResult_t NcclCommunicator::settle_launch(ncclResult_t result) const {
+  return checked_nccl_version() < kCallsOverlapSince ? settle(result) : settle_briefly(result);
+}
+
+ncclResult_t NcclCommunicator::settle_briefly(ncclResult_t result) const {
+  for (int polls = 0; result == ncclInProgress && polls < kPollsAtOnce; ++polls) {
+    std::this_thread::yield();
+    result = state();
+  }
+  return result;
+}
+
+void NcclCommunicator::when_ready(std::function<void()> call) {
+  postponed_.push_back(std::move(call));
+  if (get() == nullptr || state() != ncclInProgress) call_postponed();
+}
+
+void NcclCommunicator::call_postponed() {
+  for (const auto& call : std::exchange(postponed_, {})) call();
+}
+
+void NcclCommunicator::begin_release(ncclResult_t (*end)(ncclComm_t), const char* name) noexcept {
+  if (ended_.valid() || (!is_blocked() && comm_ == nullptr)) return;
   try {
     // On a separate thread, because NCCL may wait for the device, and thereby for the abort of
     // another communicator. While a blocking call runs, NCCL takes no other.
-    std::packaged_task<void()> abort([self = shared_from_this(), before = blocking_] {
+    std::packaged_task<void()> release([self = shared_from_this(), before = blocking_, end, name] {
       if (before.valid()) before.wait();
       const ncclComm_t comm = std::exchange(self->comm_, nullptr);
       if (comm == nullptr) return;  // It was not connected.
-      close_on(self->device_, [comm] { log_nccl(nccl().ncclCommAbort(comm), "ncclCommAbort"); });
+      close_on(self->device_, [=] { log_nccl(end(comm), name); });
     });
-    std::future<void> aborted = abort.get_future();
-    std::thread(std::move(abort)).detach();
-    abort_ = std::move(aborted);
+    std::future<void> ended = release.get_future();
+    std::thread(std::move(release)).detach();
+    ended_ = std::move(ended);
+    call_postponed();
   } catch (const std::exception& error) {
-    log::error(std::string("NCCL: an abort could not begin: ") + error.what());
+    log::error(std::string("NCCL: ") + name + " could not begin: " + error.what());
   }
 }
 
-bool NcclCommunicator::wait_aborted(Milliseconds within) const {
-  return abort_.valid() && abort_.wait_for(within) == std::future_status::ready;
+void NcclCommunicator::begin_abort() noexcept {
+  begin_release(nccl().ncclCommAbort, "ncclCommAbort");
+}
+
+void NcclCommunicator::begin_destroy() noexcept {
+  begin_release(nccl().ncclCommDestroy, "ncclCommDestroy");
+}
+
+bool NcclCommunicator::wait_ended(Milliseconds within) const {
+  return ended_.valid() && ended_.wait_for(within) == std::future_status::ready;
 }
 
 ncclResult_t NcclCommunicator::begin_end() {
   const CudaDeviceGuard guard(device_);
   return begin_call([comm = comm_] { return nccl().ncclCommFinalize(comm); });
-}
-
-void NcclCommunicator::destroy() noexcept {
-  close_on(device_, [this] {
-    log_nccl(nccl().ncclCommDestroy(std::exchange(comm_, nullptr)), "ncclCommDestroy");
-  });
 }
 
 }  // namespace kolo

@@ -19,9 +19,10 @@ class NcclCommunicator;
 
 /// A group of ranks that run collectives by NCCL. Each rank is one process with one GPU.
 ///
-/// A call waits until NCCL has enqueued it on its stream, usually some microseconds and at most
-/// `deadline`. No call waits for a peer, because all peers are connected at the start
-/// (NCCL_RUNTIME_CONNECT=0, unless the user has set it).
+/// NCCL enqueues a call on its stream within some microseconds, for which the call waits, unless
+/// NCCL must first reach peers, for example to connect to them for the first `exchange`: then
+/// `is_launching` for at most `deadline`; before NCCL 2.27 the call waits as long. Most connections
+/// are made at the start (NCCL_RUNTIME_CONNECT=0, unless the user has set it).
 ///
 /// Abort:  runs on a separate thread. It frees memory, and thereby waits for all work of the GPU.
 ///         If two groups share a GPU, call `abort(0)` on both before waiting for one of them.
@@ -70,6 +71,7 @@ class NcclDeviceCommunicator final : public DeviceCommunicator {
   void all_reduce(Stream& stream, const void* source, void* target, std::size_t count, DType dtype,
                   ReduceOp op) override;
 
+  bool is_launching() override;
   std::optional<Error> async_error() override;
   bool abort(Milliseconds within) override;
   CommunicatorState finalize() override;
@@ -78,6 +80,7 @@ class NcclDeviceCommunicator final : public DeviceCommunicator {
   /// Whether calls may be passed to NCCL. Errors: UsageError after `finalize`.
   bool accepts_calls() const;
   /// Enqueues `call` on `stream` unless the group has failed. Stores a failure in `failure_`.
+  /// `what` is a literal.
   template <typename Call>
   void launch(Stream& stream, std::string_view what, Call&& call);
   /// Enqueues `collective` for each tensor like `launch`, in one NCCL group call.
@@ -91,6 +94,8 @@ class NcclDeviceCommunicator final : public DeviceCommunicator {
   int rank_ = 0;
   int size_ = 0;
   CommunicatorState state_ = CommunicatorState::kActive;
+  std::string_view launching_;  // the call that NCCL has not enqueued yet; usually empty
+  std::chrono::steady_clock::time_point give_up_;
   std::optional<Error> failure_;
 };
 

@@ -156,15 +156,26 @@ void DeviceStreams::begin(DeviceRun& run, std::uint64_t iteration) {
 
 bool DeviceStreams::enqueue(DeviceRun& run, StepId id) {
   DeviceRun::OnDevice& state = run.steps[id];
-  if (state.launch && (group_of(run.schedule.steps[id]) == nullptr ||
-                       !order_.take_turn(*state.launch, run.iteration))) {
+  const bool has_begun = launching_ == &state;
+  DeviceCommunicator* const group = state.launch ? group_of(run.schedule.steps[id]) : nullptr;
+  if (state.launch && !has_begun &&
+      (launching_ != nullptr || group == nullptr ||
+       !order_.take_turn(*state.launch, run.iteration))) {
     return false;
   }
   try {
     Stream& on = stream(state.line);
-    for (const Event* event : state.waits) on.wait(*event);
-    if (state.waits_for_inputs && state.line != DeviceLine::kPacks) on.wait(*run.inputs_ready);
-    launch(run, id, on);
+    if (!has_begun) {
+      for (const Event* event : state.waits) on.wait(*event);
+      if (state.waits_for_inputs && state.line != DeviceLine::kPacks) on.wait(*run.inputs_ready);
+      launch(run, id, on);
+    }
+    if (group != nullptr) {
+      launching_ = group->is_launching() ? &state : nullptr;
+      if (launching_ != nullptr) return false;
+      // The events after a refused call are done at once, so its failure must be known before.
+      if (const auto error = group->async_error()) keep(*error);
+    }
     if (state.event) on.record(*state.event);
     if (state.is_tracked) {
       pending_[static_cast<std::size_t>(state.line)].push({state.event.get(), &run, id});
@@ -306,13 +317,14 @@ void DeviceStreams::check_groups() {
 }
 
 bool DeviceStreams::busy() const {
-  return (late_world_ && late_world_->is_busy()) ||
+  return launching_ != nullptr || (late_world_ && late_world_->is_busy()) ||
          std::any_of(pending_.begin(), pending_.end(),
                      [](const PendingQueue& queue) { return !queue.empty(); });
 }
 
 bool DeviceStreams::abort() {
   if (late_world_) late_world_->give_up();
+  launching_ = nullptr;
   for (PendingQueue& queue : pending_) queue.clear();
   bool are_over = true;
   for (DeviceCommunicator* group : groups_) are_over &= group->abort(std::chrono::milliseconds(0));

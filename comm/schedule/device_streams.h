@@ -108,8 +108,8 @@ class DeviceStreams {
 
   void begin(DeviceRun& run, std::uint64_t iteration);
   /// Enqueues a step whose predecessors are enqueued (on the device) or complete (elsewhere). For a
-  /// native step, returns false and does nothing while other native steps come first or its
-  /// communicator is not connected.
+  /// native step, returns false while other native steps come first, its communicator is not
+  /// connected, or the library is still launching it.
   bool enqueue(DeviceRun& run, StepId step);
   /// Ends an iteration; called after its last step on the device was enqueued.
   void seal(DeviceRun& run);
@@ -175,6 +175,7 @@ class DeviceStreams {
   std::optional<LazyCommunicator> late_world_;
   std::unique_ptr<DeviceCommunicator> own_world_;  // set once `late_world_` has connected
   std::vector<DeviceCommunicator*> groups_;
+  const DeviceRun::OnDevice* launching_ = nullptr;  // the native step that the library launches
   std::array<std::unique_ptr<Stream>, kDeviceLines> streams_;
   std::array<PendingQueue, kDeviceLines> pending_;  // by DeviceLine
   std::vector<Completed> completed_;

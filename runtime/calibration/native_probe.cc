@@ -22,13 +22,8 @@ void require_success(DeviceCommunicator& world) {
 /// Returns the duration of the shortest call in microseconds. Errors: as `time_native`.
 double shortest_call(Stream& stream, Event& event, DeviceCommunicator& world, std::byte* data,
                      Steady::time_point give_up) {
-  double least_us = std::numeric_limits<double>::infinity();
-  for (int call = 0; call <= kCalls; ++call) {
-    const Steady::time_point began = Steady::now();
-    world.all_reduce(stream, data, data, kBytes / sizeof(float), DType::kFloat32, ReduceOp::kMax);
-    require_success(world);  // The event of a refused call is done at once.
-    stream.record(event);
-    while (!event.done()) {
+  const auto wait_until = [&](const auto& is_over) {
+    while (!is_over()) {
       require_success(world);
       if (Steady::now() > give_up) {
         throw KoloError({.code = ErrorCode::kTimeout,
@@ -37,6 +32,15 @@ double shortest_call(Stream& stream, Event& event, DeviceCommunicator& world, st
       }
       std::this_thread::yield();
     }
+  };
+  double least_us = std::numeric_limits<double>::infinity();
+  for (int call = 0; call <= kCalls; ++call) {
+    const Steady::time_point began = Steady::now();
+    world.all_reduce(stream, data, data, kBytes / sizeof(float), DType::kFloat32, ReduceOp::kMax);
+    wait_until([&] { return !world.is_launching(); });
+    require_success(world);  // The event of a refused call is done at once.
+    stream.record(event);
+    wait_until([&] { return event.done(); });
     const std::chrono::duration<double, std::micro> took = Steady::now() - began;
     if (call > 0) least_us = std::min(least_us, took.count());  // the first one only warms up
   }

@@ -66,6 +66,8 @@ class FaultyCommunicator final : public DeviceCommunicator {
     if (passes(stream)) group_->all_reduce(stream, source, target, count, dtype, op);
   }
 
+  bool is_launching() override { return group_->is_launching(); }
+
   std::optional<Error> async_error() override {
     if (!has_failed()) return group_->async_error();
     return Error{.code = ErrorCode::kInternal, .rank = rank(), .what = "a planned failure"};

@@ -162,7 +162,7 @@ TEST_F(CudaCalls, FreeingDoesNotWaitForTheDevice) {
   EXPECT_EQ(fake_cuda().in_use(), 4U);
   fake_cuda().spins = false;
   while (fake_cuda().in_use() > 0) std::this_thread::yield();
-  EXPECT_EQ(fake_nccl().called("cudaFree"), 2);
+  EXPECT_EQ(fake_nccl().called("cudaFree"), 3) << "one to wait for the device";
   EXPECT_EQ(fake_nccl().called("cudaFreeHost"), 1);
   EXPECT_EQ(fake_nccl().called("ncclMemFree"), 1);
 }

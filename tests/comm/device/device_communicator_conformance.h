@@ -9,6 +9,7 @@
 #include <ostream>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -50,6 +51,11 @@ class DeviceCommunicatorConformance : public testing::TestWithParam<GroupCase> {
 
   void run_phase(const GroupJob::OfRank& start) {
     job_->run_phase(start, [this](int rank) { return desk(rank).finished->done(); });
+  }
+
+  /// Waits until the last call of `rank` is on its stream.
+  void wait_until_launched(int rank) {
+    while (group(rank).is_launching()) std::this_thread::yield();
   }
 
   /// Returns element `i` of a rank: a small number, so that sums and products are exact in every
@@ -163,6 +169,7 @@ TEST_P(DeviceCommunicatorConformance, AReduceScatterGivesEachRankItsPart) {
       const DeviceMemory& result = in_place ? mine.source : mine.target;
       group(rank).reduce_scatter(*mine.stream, mine.source.data(), result.data() + offset, count,
                                  dtype, op);
+      wait_until_launched(rank);
       mine.download(result, offset, part_bytes);
     });
     for (const int rank : job_->ranks()) {
@@ -186,6 +193,7 @@ TEST_P(DeviceCommunicatorConformance, AnAllGatherGivesEveryRankAllParts) {
       group(rank).all_gather(*mine.stream,
                              mine.source.data() + static_cast<std::size_t>(rank) * part_bytes,
                              result.data(), count, dtype);
+      wait_until_launched(rank);
       mine.download(result, 0, n * part_bytes);
     });
     std::vector<double> expected(n * count);
@@ -206,6 +214,7 @@ TEST_P(DeviceCommunicatorConformance, AnAllReduceGivesEveryRankTheSame) {
       write_values(mine.given, dtype, values(rank, count, op));
       mine.upload(mine.source, count * size_of(dtype));
       group(rank).all_reduce(*mine.stream, mine.source.data(), result.data(), count, dtype, op);
+      wait_until_launched(rank);
       mine.download(result, 0, count * size_of(dtype));
     });
     for (const int rank : job_->ranks()) {
@@ -230,6 +239,7 @@ TEST_P(DeviceCommunicatorConformance, SumsThatMustBeRoundedHaveTheSameBytesOnAll
         mine.upload(mine.source, kMostCount * size_of(dtype));
         group(rank).all_reduce(*mine.stream, mine.source.data(), mine.source.data(), kMostCount,
                                dtype, ReduceOp::kSum);
+        wait_until_launched(rank);
         mine.download(mine.source, 0, kMostCount * size_of(dtype));
       });
       const std::vector<std::string> bytes = job_->exchange([&](int rank) {
@@ -282,9 +292,11 @@ TEST_P(DeviceCommunicatorConformance, CollectivesOfTwoBuffersOverlapOnStreamsTha
       mine.scatter->wait(uploaded);
       group(rank).reduce_scatter(*mine.scatter, buffer.data(), part, count, DType::kFloat32,
                                  ReduceOp::kSum);
+      wait_until_launched(rank);
       mine.scatter->record(scattered);
       mine.gather->wait(scattered);
       group(rank).all_gather(*mine.gather, part, buffer.data(), count, DType::kFloat32);
+      wait_until_launched(rank);
       mine.gather->record(gathered);
       mine.down->wait(gathered);
       GroupDesk::copy(*mine.down, results[rank][round], buffer, n * part_bytes);
@@ -341,6 +353,7 @@ TEST_P(DeviceCommunicatorConformance, AnOrderlyEndComesBehindAllCalls) {
         mine.upload(mine.source, kMostCount * sizeof(std::int32_t));
         group(rank).all_reduce(*mine.stream, mine.source.data(), mine.source.data(), kMostCount,
                                DType::kInt32, ReduceOp::kSum);
+        wait_until_launched(rank);
         mine.download(mine.source, 0, kMostCount * sizeof(std::int32_t));
       },
       [&](int rank) {

@@ -24,6 +24,7 @@ TEST_P(DeviceCommunicatorConformance, SumsInPartsOfAnyLengthsComeToTheirRanks) {
           const DeviceMemory& result = in_place ? mine.source : mine.target;
           const GroupTensor tensor{mine.source.data(), result.data() + offset, counts};
           group(rank).reduce_parts(*mine.stream, {&tensor, 1}, dtype, ReduceOp::kMax);
+          wait_until_launched(rank);
           mine.download(result, offset, count_of(counts, rank) * size_of(dtype));
         });
         for (const int rank : job_->ranks()) {
@@ -57,6 +58,7 @@ TEST_P(DeviceCommunicatorConformance, PartsOfAnyLengthsComeToEveryRank) {
               mine.source.data() + first_of(counts, rank) * size_of(dtype);
           const GroupTensor tensor{part, result.data(), counts};
           group(rank).gather_parts(*mine.stream, {&tensor, 1}, dtype);
+          wait_until_launched(rank);
           mine.download(result, 0, all * size_of(dtype));
         });
         for (const int rank : job_->ranks()) {
@@ -91,8 +93,10 @@ TEST_P(DeviceCommunicatorConformance, TensorsOfOneLaunchKeepApart) {
       }
       if (sums) {
         group(rank).reduce_parts(*mine.stream, tensors, DType::kFloat32, ReduceOp::kMax);
+        wait_until_launched(rank);
       } else {
         group(rank).gather_parts(*mine.stream, tensors, DType::kFloat32);
+        wait_until_launched(rank);
       }
       mine.download(mine.target, 0, all * sizeof(float));
     });
@@ -139,6 +143,7 @@ TEST_P(DeviceCommunicatorConformance, AnExchangeGivesEachRankWhatTheOthersHaveFo
     write_values(mine.given, DType::kFloat32, given);
     mine.upload(mine.source, given.size() * sizeof(float));
     group(rank).exchange(*mine.stream, sent, received, DType::kFloat32);
+    wait_until_launched(rank);
     mine.download(mine.target, 0, arrived * sizeof(float));
   });
   for (const int rank : job_->ranks()) {

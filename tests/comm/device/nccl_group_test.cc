@@ -81,6 +81,13 @@ struct Rank {
 
   DeviceCommunicator& node() { return groups.node ? *groups.node : *groups.world; }
 
+  /// Sums in place. Returns once the call is on its stream.
+  static void all_reduce(DeviceCommunicator& group, Stream& stream, const DeviceMemory& data,
+                         std::size_t count) {
+    group.all_reduce(stream, data.data(), data.data(), count, DType::kFloat32, ReduceOp::kSum);
+    while (group.is_launching()) std::this_thread::yield();
+  }
+
   Rendezvous& rendezvous = launched->rendezvous();
   const int rank = rendezvous.rank();
   const int size = rendezvous.size();
@@ -176,10 +183,8 @@ TEST_F(NcclDeviceCommunicators, BothTakeTurnsOnOneStreamAndEndInOrder) {
   const auto finished = mine_->device->make_event();
   const DeviceMemory taken = mine_->device->allocate(kCount * sizeof(float), MemoryKind::kPinned);
   const DeviceMemory data = ones(*stream, kCount);
-  mine_->node().all_reduce(*stream, data.data(), data.data(), kCount, DType::kFloat32,
-                           ReduceOp::kSum);
-  mine_->groups.world->all_reduce(*stream, data.data(), data.data(), kCount, DType::kFloat32,
-                                  ReduceOp::kSum);
+  Rank::all_reduce(mine_->node(), *stream, data, kCount);
+  Rank::all_reduce(*mine_->groups.world, *stream, data, kCount);
   GroupDesk::copy(*stream, taken, data, kCount * sizeof(float));
   stream->record(*finished);
   mine_->wait_for([&] { return finished->done(); });
@@ -221,8 +226,7 @@ TEST_F(NcclDeviceCommunicators, FurtherOnesOfSomeRanksConnectLaterAndSum) {
   const auto finished = mine_->device->make_event();
   const DeviceMemory taken = mine_->device->allocate(kCount * sizeof(float), MemoryKind::kPinned);
   const DeviceMemory data = ones(*stream, kCount);
-  if (group)
-    group->all_reduce(*stream, data.data(), data.data(), kCount, DType::kFloat32, ReduceOp::kSum);
+  if (group) Rank::all_reduce(*group, *stream, data, kCount);
   GroupDesk::copy(*stream, taken, data, kCount * sizeof(float));
   stream->record(*finished);
   mine_->wait_for([&] { return finished->done(); });

@@ -21,6 +21,7 @@ using testing::HasSubstr;
 
 constexpr milliseconds kSoon{20};                        // a deadline that should pass
 constexpr milliseconds kLate{30'000};                    // a deadline that should not pass
+constexpr int kWithOverlap = NCCL_VERSION(2, 27, 3);     // a thread's calls may overlap
 constexpr std::size_t kFromNccl = std::size_t{2} << 20;  // bytes that NCCL allocates
 
 class NcclLifeCycle : public testing::Test {
@@ -36,6 +37,7 @@ class NcclLifeCycle : public testing::Test {
 
   /// Connects the ranks 0 and 1 of a group, both of which are here.
   std::vector<std::unique_ptr<NcclDeviceCommunicator>> connect_both(milliseconds deadline) {
+    fake_nccl().version = kWithOverlap;
     const std::vector<std::string> two(2, NcclDeviceCommunicator::introduce(0));
     std::vector<std::unique_ptr<NcclDeviceCommunicator>> ranks;
     for (int rank = 0; rank < 2; ++rank) {
@@ -155,6 +157,7 @@ TEST_F(NcclLifeCycle, ALaunchOfSeveralCallsThatDoesNotComeIsATimeOut) {
   float element = 0, other = 0;
   const GroupPart sent{&element, 1}, received{&other, 1};
   group->exchange(stream_, {&sent, 1}, {&received, 1}, DType::kFloat32);
+  while (group->is_launching()) std::this_thread::yield();
   ASSERT_TRUE(group->async_error());
   EXPECT_EQ(group->async_error()->code, ErrorCode::kTimeout);
   EXPECT_THAT(group->async_error()->what, HasSubstr("an exchange"));
@@ -172,6 +175,38 @@ TEST_F(NcclLifeCycle, GroupsExchangeInOppositeOrders) {
   for (const auto* ranks : {&one, &other}) {
     for (const auto& group : *ranks) EXPECT_FALSE(group->async_error());
   }
+}
+
+TEST_F(NcclLifeCycle, ALaunchOfOlderLibrariesIsWaitedFor) {
+  for (const int version : {NCCL_VERSION(2, 26, 5), kWithOverlap}) {
+    fake_nccl().version = version;
+    const auto group = connect();
+    fake_nccl().polls_in_progress = 1200;  // more than a launch takes that waits for no peer
+    all_reduce(*group);
+    EXPECT_EQ(group->is_launching(), version == kWithOverlap);
+    fake_nccl().polls_in_progress = 0;
+  }
+}
+
+// NCCL takes no call while a launch is in progress.
+TEST_F(NcclLifeCycle, MemoryIsRegisteredAndFreedAfterALaunch) {
+  const auto ranks = connect_both(kLate);
+  NcclDeviceCommunicator& group = *ranks[0];
+  DeviceMemory old = group.allocate(kFromNccl);
+  fake_nccl().meets = true;
+  exchange(group);
+  EXPECT_TRUE(group.is_launching());
+  EXPECT_EQ(group.finalize(), CommunicatorState::kFinalizing);
+  const DeviceMemory memory = group.allocate(kFromNccl);
+  old = {};
+  EXPECT_EQ(fake_nccl().called("register"), 1);
+  EXPECT_EQ(fake_nccl().called("deregister"), 0);
+  exchange(*ranks[1]);
+  EXPECT_FALSE(group.is_launching());
+  EXPECT_EQ(fake_nccl().called("register"), 2);
+  EXPECT_EQ(fake_nccl().called("deregister"), 1);
+  EXPECT_EQ(fake_nccl().called("finalize"), 0);
+  wait_until_called("ncclMemFree", 1);
 }
 
 TEST_F(NcclLifeCycle, AFurtherGroupConnectsWithoutWaiting) {
@@ -228,6 +263,7 @@ TEST_F(NcclLifeCycle, ALaunchThatDoesNotComeIsATimeOutAndTheLast) {
   const auto group = connect(kSoon);
   fake_nccl().stuck = true;
   all_reduce(*group);
+  while (group->is_launching()) std::this_thread::yield();
   ASSERT_TRUE(group->async_error());
   EXPECT_EQ(group->async_error()->code, ErrorCode::kTimeout);
   EXPECT_THAT(group->async_error()->what, HasSubstr("an all-reduce"));
@@ -287,8 +323,8 @@ TEST_F(NcclLifeCycle, MemoryIsDeregisteredBeforeItIsFreed) {
   const auto group = connect();
   group->allocate(kFromNccl);
   wait_until_called("ncclMemFree", 1);
-  EXPECT_THAT(fake_nccl().calls(),
-              ElementsAre("init", "ncclMemAlloc", "register", "deregister", "ncclMemFree"));
+  EXPECT_THAT(fake_nccl().calls(), ElementsAre("init", "ncclMemAlloc", "register", "deregister",
+                                               "cudaMalloc", "cudaFree", "ncclMemFree"));
 }
 
 TEST_F(NcclLifeCycle, MemoryThatOutlivesItsGroupIsOnlyFreed) {
@@ -300,8 +336,8 @@ TEST_F(NcclLifeCycle, MemoryThatOutlivesItsGroupIsOnlyFreed) {
     group.reset();
   }
   wait_until_called("ncclMemFree", 1);
-  EXPECT_THAT(fake_nccl().calls(),
-              ElementsAre("init", "ncclMemAlloc", "register", "abort", "aborted", "ncclMemFree"));
+  EXPECT_THAT(fake_nccl().calls(), ElementsAre("init", "ncclMemAlloc", "register", "abort",
+                                               "aborted", "cudaMalloc", "cudaFree", "ncclMemFree"));
 }
 
 TEST_F(NcclLifeCycle, WhatNcclCannotAllocateOrRegisterIsOrdinaryMemory) {

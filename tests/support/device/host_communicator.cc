@@ -361,7 +361,7 @@ class HostCommunicator final : public DeviceCommunicator {
                      .target = static_cast<std::byte*>(target)});
   }
 
-  bool is_launching() {
+  bool is_launching() override {
     if (!launching_ || !table_.may_launch(rank_, calls_)) return launching_.has_value();
     launching_->first->enqueue(std::move(launching_->second));
     launching_.reset();
