@@ -174,7 +174,8 @@ DeviceMemory NcclDeviceCommunicator::allocate(std::size_t bytes) {
       [communicator = communicator_.get(), data, size, registration = memory.registration] {
         const ncclComm_t comm = communicator->get();
         if (comm == nullptr) return;
-        const ncclResult_t result = nccl().ncclCommRegister(comm, data, size, registration.get());
+        const ncclResult_t result =
+            communicator->settle(nccl().ncclCommRegister(comm, data, size, registration.get()));
         if (result == ncclSuccess) return;
         *registration = nullptr;
         log::debug(nccl_error(result, comm, "ncclCommRegister").to_string());
