@@ -13,6 +13,9 @@
 
 namespace kolo::test {
 
+/// Bytes of an allocation for which Kolo asks NCCL.
+inline constexpr std::size_t kFromNccl = std::size_t{2} << 20;
+
 /// Replaces NCCL on machines without a GPU, with fake_cuda.cc. A program that links fake_nccl.cc
 /// calls it instead of the library. It moves no data. It imitates non-blocking communicators: every
 /// call may be in progress for a while, until the peers make theirs, or forever.

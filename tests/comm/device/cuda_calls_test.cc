@@ -27,8 +27,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-constexpr milliseconds kAmple{30'000};                   // a deadline that should not pass
-constexpr std::size_t kFromNccl = std::size_t{2} << 20;  // bytes that NCCL allocates
+constexpr milliseconds kAmple{30'000};  // a deadline that should not pass
 
 class CudaCalls : public testing::Test {
  protected:

@@ -19,10 +19,9 @@ using std::chrono::milliseconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr milliseconds kSoon{20};                        // a deadline that should pass
-constexpr milliseconds kLate{30'000};                    // a deadline that should not pass
-constexpr int kWithOverlap = NCCL_VERSION(2, 27, 3);     // a thread's calls may overlap
-constexpr std::size_t kFromNccl = std::size_t{2} << 20;  // bytes that NCCL allocates
+constexpr milliseconds kSoon{20};                     // a deadline that should pass
+constexpr milliseconds kLate{30'000};                 // a deadline that should not pass
+constexpr int kWithOverlap = NCCL_VERSION(2, 27, 3);  // a thread's calls may overlap
 
 class NcclLifeCycle : public testing::Test {
  protected:
