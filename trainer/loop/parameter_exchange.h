@@ -27,8 +27,7 @@ GradientSet register_gradients(Group& group, const ParameterSet& parameters,
 /// Visits the state of compressed gradients: what each rank has not sent yet.
 void visit_compression(StateVisitor& visitor, GradientSet& gradients);
 
-/// What an adaptive optimizer does with a rank's gradient before it is averaged; see
-/// `OwnDirections`.
+/// The part of a gradient in `OwnDirections`, before the gradient is averaged.
 enum class Adaptive {
   kNothing,
   kObserves,  ///< The gradient is dense and may become sparse.

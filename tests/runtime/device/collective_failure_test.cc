@@ -58,25 +58,18 @@ class FaultyCollective {
 
 class DeviceCollectiveFailure : public testing::TestWithParam<test::CollectiveCall> {};
 
+// A library that refuses a call enqueues nothing, so the events after the call are done at once.
 TEST_P(DeviceCollectiveFailure, OfTheLibraryIsTheSameErrorOnAllRanks) {
-  for (std::uint64_t seed = 0; seed < 5; ++seed) {
-    FaultyCollective faulty(GetParam(), seed, {.fail_at = 0});
-    faulty.run_to_end();
-    for (int rank = 0; rank < FaultyCollective::kRanks; ++rank) {
-      EXPECT_THAT(faulty.error(rank), testing::HasSubstr("rank 1: run: a planned failure"))
-          << "rank " << rank << " seed " << seed;
-    }
-  }
-}
-
-// The library enqueues nothing, so the events after the call are done at once.
-TEST_P(DeviceCollectiveFailure, OfACallThatTheLibraryRefusesIsNoSuccess) {
-  for (std::uint64_t seed = 0; seed < 5; ++seed) {
-    FaultyCollective faulty(GetParam(), seed, {.refuse_at = 0});
-    faulty.run_to_end();
-    for (int rank = 0; rank < FaultyCollective::kRanks; ++rank) {
-      EXPECT_THAT(faulty.error(rank), testing::HasSubstr("rank 1: run: a planned failure"))
-          << "rank " << rank << " seed " << seed;
+  for (const bool is_refused : {false, true}) {
+    test::FaultPlan plan;
+    (is_refused ? plan.refuse_at : plan.fail_at) = 0;
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      FaultyCollective faulty(GetParam(), seed, plan);
+      faulty.run_to_end();
+      for (int rank = 0; rank < FaultyCollective::kRanks; ++rank) {
+        EXPECT_THAT(faulty.error(rank), testing::HasSubstr("rank 1: run: a planned failure"))
+            << "rank " << rank << " seed " << seed << (is_refused ? " refused" : "");
+      }
     }
   }
 }

@@ -395,7 +395,7 @@ TEST(DeviceUpdaters, MomentumIsCorrectedAsOnTheProcessor) {
   expect_follows(devices, processors);
 }
 
-// Of a job whose largest tensor is sent sparsely, as directions, from the third step on.
+// From the third step on, the largest tensor is sent sparsely, as directions.
 const Options kDirections{.compression = "topk(0.05,fp32,warmup=2,scope=flat)"};
 const Job kSendsDirections{.ranks = 2, .is_distinct = true};
 Config directions_config() {
