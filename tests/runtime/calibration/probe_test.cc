@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <random>
 
+#include "comm/transport/forwarding_transport.h"
 #include "runtime/calibration/native_probe.h"
 #include "tests/support/device/host_communicator.h"
 #include "tests/support/device/host_device.h"
@@ -127,6 +129,35 @@ TEST(ProbeBudget, IsKeptUpToOneSampleOfEachPart) {
     }
     EXPECT_LE(ms(clock.now().time_since_epoch()), ms(kAll + parts * longest));
   }
+}
+
+/// Rank 0 of a node whose other ranks come at once. All use the memory of rank 0.
+class CrowdTransport final : public ForwardingTransport {
+ public:
+  using ForwardingTransport::ForwardingTransport;
+  std::span<std::byte> memory(int) override { return below().memory(0); }
+  void signal(int, std::uint32_t, std::uint64_t) override {}
+  std::uint64_t signalled(int, std::uint32_t) const override {
+    return std::numeric_limits<std::uint64_t>::max();
+  }
+};
+
+// The smallest working set has less than an aligned unit for each rank to sum.
+TEST(ProbeNode, TimesNoEmptyPassesOfManyRanks) {
+  const TransportLimits limits{
+      .arena_bytes = std::size_t{2} << 20, .flags_per_peer = 1U << 4, .counters = 1U << 4};
+  InProcessHub hub(ProcessGrid::with_node_sizes({1}), limits);
+  const auto transport = hub.transport(0);
+  CrowdTransport crowd(*transport);
+  const SteadyClock clock;
+  const MemorySamples samples =
+      probe_node(crowd, ProcessGrid::with_node_sizes({129}), {.transport = limits},
+                 {.clock = clock, .end = clock.now() + std::chrono::hours(1)});
+  EXPECT_FALSE(samples.own_passes.empty());
+  for (const auto& pass : samples.own_passes) EXPECT_GT(pass.bytes, 0) << pass.working_set_bytes;
+  LinkCosts costs;
+  costs.memory = fit_memory(samples);
+  EXPECT_NO_THROW(parse_link_costs(to_string(costs)));
 }
 
 /// The time that the ranks of nodes with these links took together, and their results.
