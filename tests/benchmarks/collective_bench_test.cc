@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <numeric>
+#include <utility>
 
 #include "benchmarks/collective/algorithm_choice.h"
 #include "benchmarks/collective/caller_memory.h"
@@ -91,6 +92,37 @@ TEST(CollectiveBench, CountsAnElementThatBecomesWrong) {
   EXPECT_EQ(rows.at(0).wrong, 1u);
 }
 
+/// On one rank, runs that write a result only once.
+class LazySystem final : public CollectiveSystem {
+ public:
+  std::string name() const override { return "lazy"; }
+  std::vector<std::unique_ptr<CollectiveRun>> prepare(const CollectiveCase& what) override {
+    std::vector<std::unique_ptr<CollectiveRun>> runs;
+    runs.push_back(std::make_unique<Run>(what));
+    return runs;
+  }
+
+ private:
+  class Run final : public MemoryRun {
+   public:
+    explicit Run(const CollectiveCase& what)
+        : MemoryRun(CallerMemory(what, counts_of(what, 0, 1)), "once") {}
+    void run() override {
+      if (!std::exchange(has_run_, true)) memory_.copy_contribution();
+    }
+
+   private:
+    bool has_run_ = false;
+  };
+};
+
+TEST(CollectiveBench, CountsWhatAnEarlierRunWrote) {
+  Runtime runtime = one_rank();
+  const auto rows = measure(runtime, std::make_unique<LazySystem>(),
+                            {.sizes = {64}, .places = {false}, .iterations = 4});
+  EXPECT_EQ(rows.at(0).wrong, 64 / sizeof(float));
+}
+
 TEST(CollectiveBench, CountsWhatIsWrongInAWayThatIsNotTheBest) {
   Runtime runtime = one_rank();
   const auto rows = measure(runtime, faulty({kNever, 0, kNever}), {.sizes = {64}, .iterations = 4});
@@ -163,6 +195,7 @@ TEST(CollectiveBench, MeasuresASystemWithoutAnArenaOnceForBothHomes) {
     EXPECT_EQ(row.iterations, 3);
     EXPECT_EQ(row.wrong.has_value(), row.system != "streaming");
     EXPECT_EQ(row.wrong.value_or(0), 0u);
+    EXPECT_NE(row.algorithm, "auto") << names.back();
   }
   EXPECT_EQ(names, (std::vector<std::string>{"kolo arena in", "kolo arena out", "kolo user in",
                                              "kolo user out", "fake user in", "fake user out",

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -165,6 +167,12 @@ TEST(MeanErrorTest, OfTheFlatMeanIsOneRounding) {
       }
     }
   }
+}
+
+// Some contributions are infinite, so some means are no numbers.
+TEST(MeanErrorTest, IsNoNumberIfAMeanIsNone) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  EXPECT_TRUE(std::isnan(errors(DType::kFloat16, 2, 1, kMost)["direct"].most));
 }
 
 TEST(MeanErrorTest, OfARingGrowsWithRanks) {

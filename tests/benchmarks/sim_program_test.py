@@ -79,6 +79,16 @@ class SimTest(unittest.TestCase):
         )  # fmt: skip
         self.assertGreater(slower[-1]["error"], 10)
 
+    def test_the_rows_of_a_host_can_be_checked(self):
+        host = ROOT / "benchmarks" / "results" / "host.json"
+        checked = self.rows("check", "--column", "p99_us", "--measured", host)
+        measured = [
+            row for row in json.loads(host.read_text(encoding="utf-8"))
+            if row["system"] == "kolo" and row["p99_us"] is not None and (row["in_place"] or row["memory"] == "user")
+        ]  # fmt: skip
+        self.assertEqual([row["measured_us"] for row in checked], [row["p99_us"] for row in measured])
+        self.assertIn("auto", {row["algorithm"] for row in checked})
+
     def test_steps_can_be_drawn(self):
         if not shutil.which("gnuplot"):
             self.skipTest("gnuplot is missing")

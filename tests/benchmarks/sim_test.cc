@@ -12,6 +12,7 @@
 #include "benchmarks/sim/predictions.h"
 #include "comm/base/error.h"
 #include "comm/schedule/collective_spec.h"
+#include "tests/support/compiled_schedules.h"
 #include "tests/support/temporary_directory.h"
 
 namespace kolo::bench {
@@ -374,9 +375,33 @@ TEST(SimCheck, PredictsTheCaseThatWasMeasured) {
   EXPECT_EQ(apart.layout().placement, Placement::kUser);
   EXPECT_TRUE(apart.layout().out_of_place);
   EXPECT_FALSE(plain.layout().out_of_place);
+  row["algorithm"] = "auto";
+  const MeasuredRow any = read("in_place", false);
+  row["algorithm"] = test::taken(any.layout(), ProcessGrid::with_node_sizes({1, 1}),
+                                 {.link_costs = machine.links});
+  const CompileOptions by_default{.chunk_bytes = 0};
+  EXPECT_EQ(predict_us(any, machine, by_default),
+            predict_us(read("in_place", false), machine, by_default));
   for (const char* other : {"sparse-rows", "reduce-scatter"}) {
     EXPECT_THROW(read("collective", other), KoloError) << other;
   }
+}
+
+// There is no 99th percentile of a few iterations.
+TEST(SimCheck, LeavesOutRowsWithoutTheTime) {
+  const test::TemporaryDirectory folder;
+  const std::string file = folder.path() / "measured.json";
+  const nlohmann::json few = {{"system", "kolo"},      {"size", 8192},     {"dtype", "float32"},
+                              {"algorithm", "direct"}, {"ranks", 2},       {"nodes", 2},
+                              {"memory", "arena"},     {"p99_us", nullptr}};
+  nlohmann::json many = few;
+  many["p99_us"] = 170.0;
+  std::ofstream(file) << nlohmann::json{few, many};
+  const std::vector<MeasuredRow> rows = read_measured(file, "p99_us");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].time_us, 170);
+  std::ofstream(file) << nlohmann::json{few, few};
+  EXPECT_THROW(read_measured(file, "p99_us"), KoloError);
 }
 
 TEST(SimCheck, TheSlowestLinkLimitsIterationsThatFollowEachOther) {
