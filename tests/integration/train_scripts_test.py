@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Tests that scripts/accuracy-table and scripts/loss-over-seconds save and evaluate runs, and which job scripts/train
-starts."""
+"""Tests that scripts/accuracy-table and scripts/loss-over-seconds save and evaluate runs, which job scripts/train
+starts, and that scripts/kill-check ends ranks that are stuck."""
 
 import argparse
 import importlib.machinery
 import importlib.util
+import os
 import pathlib
 import shutil
 import subprocess
@@ -26,6 +27,12 @@ if arguments["--seed"] == "13":
 pathlib.Path(arguments["--json"]).write_text('{"steps": 5, "seed": ' + arguments["--seed"] + "}")
 log = pathlib.Path(__file__).with_suffix(".log")
 log.write_text((log.read_text() if log.exists() else "") + "x")
+"""
+
+STUCK = """#!/bin/sh
+echo "rank $RANK is here"
+[ "$RANK" = 0 ] && kill -STOP $$
+exit 3
 """
 
 
@@ -120,6 +127,24 @@ class Train(unittest.TestCase):
     def test_commands_that_do_not_train_are_refused(self):
         said = self.train("-n", "1", "evaluate", "--weights", "x", status=64)
         self.assertIn("this script only trains; call build/bin/kolo-train evaluate", said)
+
+
+class KillCheck(unittest.TestCase):
+    def test_a_stuck_rank_is_killed_and_the_log_is_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder, "stuck")
+            program.write_text(STUCK, encoding="utf-8")
+            program.chmod(0o755)
+            kill_check = script("kill-check")
+            job = kill_check.Job(program, 2, [])
+            for rank in job.ranks:
+                self.addCleanup(rank.kill)
+            os.waitid(os.P_PID, job.ranks[0].pid, os.WSTOPPED | os.WNOWAIT)
+            job.ranks[1].wait()
+            with unittest.mock.patch.object(kill_check, "PATIENCE", 0):
+                statuses, log = job.finish()
+        self.assertEqual(statuses, [-9, 3])
+        self.assertEqual(sorted(log.splitlines()), ["rank 0 is here", "rank 1 is here"])
 
 
 class Tables(unittest.TestCase):
