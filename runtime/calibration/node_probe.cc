@@ -111,7 +111,7 @@ class NodeProbe {
   void measure_passes(std::size_t working_set) {
     const std::size_t ranks = ranks_.size();
     const std::size_t part = working_set / ranks / ranks / kWireAlignment * kWireAlignment;
-    if (ranks * part > room_) return;
+    if (part == 0 || ranks * part > room_) return;
     begin();
     // Skip the largest working sets if mapping pages is slow.
     const bool fits = budget_.affords_in_all(least_us(working_set));

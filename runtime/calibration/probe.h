@@ -38,7 +38,8 @@ struct ProbeTime {
 /// Measures inside this rank's node: round trips of flags, and passes over its arena by the kernels
 /// that reduce buckets, in working sets from 1 to 64 MiB. All ranks of a node call it at once; the
 /// clock of the node's first rank decides when it ends. There is at least one sample of each kind,
-/// except of working sets above 1 MiB for which the time does not suffice.
+/// except of working sets that are too small to give each rank a part, and of those above 1 MiB for
+/// which the time does not suffice.
 ///
 /// Before:  nothing is in flight. The arena's first bytes are free, and zero where committed.
 /// After:   as before; up to 64 MiB for all ranks of the node together are committed.
