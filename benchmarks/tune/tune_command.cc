@@ -114,8 +114,8 @@ class Tuner {
                                   .rounds = kLeastIterations};
     choose({.collective = std::string(to_string(what.verb)),
             .in_place = what.home == Home::kArena,
-            .bytes = what.bytes},
-           candidates, make_kolo_system, [&](const auto& systems) {
+            .bytes = what.spec(runtime_.world_size()).count() * size_of(what.dtype)},
+           what.bytes, candidates, make_kolo_system, [&](const auto& systems) {
              Trial trial;
              for (const auto& row : measure_collective(runtime_, systems, bench, [](auto&) {})) {
                right_ &= row.wrong == 0u;
@@ -140,7 +140,7 @@ class Tuner {
       candidates.back().fusion_bytes = size;
     }
     choose(
-        {.in_place = true, .bytes = bytes}, candidates,
+        {.in_place = true, .bytes = bytes}, bytes, candidates,
         [&](Runtime& runtime) { return make_kolo_overlap(runtime, overlap.counts, Home::kArena); },
         [&](const auto& systems) {
           Trial trial;
@@ -176,10 +176,11 @@ class Tuner {
     return {calibration_path(options_.runtime.calibration_file), links_.shape};
   }
 
-  /// Finds the best candidate. `make` makes the system of a runtime; `measure` takes systems.
+  /// Finds the best candidate for a size of `--sizes`. `make` makes the system of a runtime;
+  /// `measure` takes systems.
   template <typename Make, typename Measure>
-  void choose(TunedChoice choice, const std::vector<Options>& candidates, const Make& make,
-              const Measure& measure) {
+  void choose(TunedChoice choice, std::size_t size, const std::vector<Options>& candidates,
+              const Make& make, const Measure& measure) {
     if (busy_ || candidates.size() == 1) return;
     const auto measure_in_turns = [&](const std::vector<std::size_t>& tried) {
       std::deque<Runtime> runtimes;
@@ -206,7 +207,7 @@ class Tuner {
     constexpr std::array kOutcomes = {"kept", "not faster", "busy"};
     table_.add({{"collective", choice.collective.empty() ? "gradients" : choice.collective},
                 {"memory", choice.in_place ? "arena" : "user"},
-                {"size", choice.bytes},
+                {"size", size},
                 {"auto_us", verdict.champion_us},
                 {"best_us", verdict.best_us},
                 {"gain", verdict.gain.median},

@@ -14,7 +14,7 @@ namespace kolo {
 struct TunedChoice {
   std::string collective = {};  ///< As `to_string(CollectiveKind)`; empty: of gradients.
   bool in_place = false;        ///< True for tensors in a bucket, false for the caller's.
-  std::size_t bytes = 0;
+  std::size_t bytes = 0;        ///< Of the bucket, as in `BucketLayout`, or of all gradients.
   std::string algorithm = {};
   std::size_t chunk_bytes = 0;   ///< 0: `Algorithm::chunk_bytes` decides.
   std::size_t fusion_bytes = 0;  ///< Of gradients.
