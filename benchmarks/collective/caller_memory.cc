@@ -5,6 +5,7 @@
 #include <functional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "benchmarks/common/host_memory.h"
 #include "comm/base/check.h"
@@ -122,6 +123,11 @@ CallerMemory::CallerMemory(const CollectiveCase& what, const CaseCounts& counts,
     result_ = place_->allocate(at_least_one(std::max(bytes, least_bytes)));
   }
   contribution_ = in_place_ ? result_ : place_->allocate(at_least_one(contributed_));
+}
+
+void CallerMemory::forget() {
+  const std::vector<std::byte> others(received_, std::byte{0xA5});
+  place_->put(result(), others.data(), received_);
 }
 
 }  // namespace kolo::bench

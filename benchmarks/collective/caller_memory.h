@@ -52,6 +52,8 @@ class CallerMemory {
 
   void write(const void* elements) { place_->put(contribution(), elements, contributed_); }
   void read(void* elements) const { place_->get(elements, result(), received_); }
+  /// Overwrites the result with bytes that no case contributes.
+  void forget();
   void read_contribution(void* elements) const {
     place_->get(elements, contribution(), contributed_);
   }
@@ -80,6 +82,7 @@ class MemoryRun : public CollectiveRun {
 
   void write(const void* elements) override { memory_.write(elements); }
   void read(void* elements) override { memory_.read(elements); }
+  void forget() override { memory_.forget(); }
   void read_contribution(void* elements) override { memory_.read_contribution(elements); }
   std::string algorithm() const override { return algorithm_; }
 

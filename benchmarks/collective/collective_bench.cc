@@ -83,6 +83,7 @@ class SizeBench {
 
  private:
   void check_sums(Contender& contender) {
+    contender.run->forget();
     contender.run->write(sums_.contribution());
     contender.run->run();
     contender.run->settle();

@@ -31,6 +31,9 @@ class CollectiveRun {
   virtual void read(void* elements) = 0;
   /// Copies the contribution as it is after a run. In place, the result has overwritten it.
   virtual void read_contribution(void* elements) = 0;
+  /// Overwrites the result, so that it cannot pass for that of the next run. In place, it
+  /// overwrites the contribution too, so a `write` must follow.
+  virtual void forget() {}
   /// Aligns the ranks before a timed `run`, if the system requires that they begin together.
   virtual void align() {}
   /// Blocks until the result is complete.
