@@ -19,9 +19,8 @@ class AlgorithmChoice {
 
   /// Returns the names of all algorithms that support the case and that "auto" may choose.
   std::vector<std::string> algorithms(const CollectiveCase& what) const;
-  /// Returns the algorithm that a runtime with these options uses for a collective other than
-  /// all-reduce: the algorithm that the options name if it supports the case, otherwise the tuned
-  /// or the cheapest one.
+  /// Returns the algorithm that a runtime with these options uses for a call: the one that the
+  /// options name if it supports the case, otherwise the tuned or the cheapest one.
   std::string taken(const CollectiveCase& what, const Options& options) const;
   /// Returns the time that the cost model predicts from the runtime's link costs, in microseconds.
   double predict_us(const std::string& algorithm, const CollectiveCase& what) const;

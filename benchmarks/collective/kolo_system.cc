@@ -119,7 +119,7 @@ std::string algorithm_of(Runtime& runtime, const CollectiveCase& what) {
   const Options& options = runtime.options();
   if (what.verb == Verb::kSendRecv) return "ping-pong";
   const bool is_on_device = memory_kind(what.home) == MemoryKind::kDevice;
-  if (what.verb == Verb::kAllReduce || is_on_device) return options.algorithm;
+  if (is_on_device) return options.algorithm;
   return AlgorithmChoice(runtime).taken(what, options);
 }
 

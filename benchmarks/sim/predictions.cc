@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "comm/algorithms/all_reduce/all_reduce.h"
 #include "comm/algorithms/compile.h"
 #include "comm/algorithms/registry.h"
 #include "comm/base/check.h"
@@ -238,8 +237,10 @@ std::size_t auto_chunk_bytes(const MeasuredRow& row, const LinkCosts& costs) {
   const ProcessGrid grid = ProcessGrid::with_node_sizes(
       std::vector<int>(static_cast<std::size_t>(row.nodes), row.ranks / row.nodes));
   const CollectiveSpec spec = CollectiveSpec::all_reduce(row.ranks);
-  const CompileOptions options{.link_costs = costs};
-  return find_all_reduce(row.algorithm).chunk_bytes({spec, row.layout(), grid, options});
+  const BucketLayout layout = row.layout();
+  const CompileOptions options{.algorithm = row.algorithm, .link_costs = costs};
+  const CompileContext context{spec, layout, grid, options};
+  return choose(context).chunk_bytes(context);
 }
 
 }  // namespace
@@ -253,14 +254,17 @@ std::vector<MeasuredRow> read_measured(const std::string& file, const std::strin
   try {
     for (const nlohmann::json& json : nlohmann::json::parse(stream)) {
       const bool is_on_host = json.at("memory") == "arena" || json.at("memory") == "user";
-      if (json.at("system") != "kolo" || !is_on_host) continue;
+      if (json.at("system") != "kolo" || !is_on_host || json.at(column).is_null()) continue;
       MeasuredRow row = to_row(json, column);
       if (!row.is_copied_first()) rows.push_back(std::move(row));
     }
   } catch (const nlohmann::json::exception& e) {
     refuse(ErrorCode::kData, fmt::format("{}: not the JSON of kolo-bench ({})", file, e.what()));
   }
-  if (rows.empty()) refuse(ErrorCode::kData, file + ": no rows of kolo in host memory");
+  if (rows.empty()) {
+    refuse(ErrorCode::kData,
+           fmt::format("{}: no rows of kolo in host memory with {}", file, column));
+  }
   return rows;
 }
 

@@ -96,7 +96,7 @@ struct MeasuredRow {
   std::size_t bytes = 0;
   DType dtype = DType::kFloat32;
   DType wire = DType::kFloat32;  ///< Dtype in messages.
-  std::string algorithm;
+  std::string algorithm;         ///< A name, or "auto".
   int ranks = 1;
   int nodes = 1;
   bool in_arena = true;
@@ -117,9 +117,9 @@ struct MeasuredRow {
 };
 
 /// Reads Kolo's rows for host memory from a file of `kolo-bench all-reduce --json`, except those
-/// that are copied first. `column` is the time to read: "time_us", "median_us", "min_us" or
-/// "p99_us". Errors: KoloError(kIo) or KoloError(kData) naming the file and the mistake, such as
-/// rows of another collective.
+/// that are copied first or lack the time. `column` is the time to read: "time_us", "median_us",
+/// "min_us" or "p99_us". Errors: KoloError(kIo) or KoloError(kData) naming the file and the
+/// mistake, such as rows of another collective.
 std::vector<MeasuredRow> read_measured(const std::string& file, const std::string& column);
 
 /// Returns the time that `costs` predict for a row of successive iterations. A link saves up bytes
