@@ -92,7 +92,7 @@ ErrorStats compare(DType wire, std::span<const Wire> sent, const Wire& result) {
     for (const Wire& values : sent) mean += double{widened(wire, values[i])};
     mean /= static_cast<double>(sent.size());
     const double units = std::abs(double{widened(wire, result[i])} - mean) / unit_at(wire, mean);
-    error.most = std::max(error.most, units);
+    if (std::isnan(units) || units > error.most) error.most = units;  // NaN stays
     squares += units * units;
   }
   error.rms = std::sqrt(squares / static_cast<double>(result.size()));
