@@ -238,22 +238,22 @@ double median_us(Runtime& runtime, std::vector<double>& times) {
   return summarise(times).median;
 }
 
-/// Runs backward pass, communication and update. Returns the microseconds from the end of the
-/// backward pass until the first layer's gradients are summed.
+/// Runs backward pass, communication and update. Returns for how many microseconds the update waits
+/// for the first layer's sums.
 double iterate(OverlapSystem& system, Pass& pass) {
   pass.run_backward([&](std::size_t i) { system.ready(i); });
-  const auto start = Clock::now();
-  Clock::time_point first = start;
+  Clock::duration waited{};
   bool is_finished = false;
   pass.run_update([&](std::size_t i) {
+    const auto from = Clock::now();
     if (!is_finished && !system.await(i)) {
       system.finish();
       is_finished = true;
     }
-    if (i < kGradientsPerLayer) first = Clock::now();
+    if (i < kGradientsPerLayer) waited += Clock::now() - from;
   });
   if (!is_finished) system.finish();
-  return std::chrono::duration<double, std::micro>(first - start).count();
+  return std::chrono::duration<double, std::micro>(waited).count();
 }
 
 void communicate(OverlapSystem& system, std::size_t gradients) {

@@ -86,7 +86,7 @@ struct OverlapRow {
   double iteration_us = 0;      ///< Time of computation and communication together.
   std::vector<double> iterations_us = {};  ///< The same by iteration, of the slowest rank.
   double exposed_us = 0;                   ///< iteration_us - compute_us.
-  double first_us = 0;        ///< From the end of the backward pass to the first layer's sums.
+  double first_us = 0;        ///< Time for which the update waits for the first layer's sums.
   double hidden_percent = 0;  ///< Share of the communication that computation hides. Negative if
                               ///< both together take longer than one after the other.
   std::uint64_t wrong = 0;    ///< Number of wrong elements, over all ranks.
