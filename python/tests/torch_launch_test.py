@@ -62,7 +62,8 @@ class Rendezvous(unittest.TestCase):
 
     def test_slurm(self):
         port = str(job.free_port())
-        common = {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2", "SLURM_STEP_NODELIST": "localhost", "MASTER_PORT": port}
+        common = {"SLURM_JOB_ID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NODELIST": "localhost"}
+        common |= {"MASTER_PORT": port}
         self.run_ranks("messages,ddp", [common | {"SLURM_PROCID": str(rank)} for rank in range(2)])
 
     def test_torchruns_variables(self):

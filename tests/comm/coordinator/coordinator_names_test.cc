@@ -146,6 +146,40 @@ TEST_P(CoordinatorNames, BeginAnewForInvitationsAndErrors) {
   }
 }
 
+// A proposal that crosses its rejection must not count for the next use of the name.
+TEST_P(CoordinatorNames, BeginAnewAfterAProposalThatCrossedItsRejection) {
+  if (job_.size() == 1) GTEST_SKIP() << "nobody can be late";
+  const int late = 1, joined = job_.size() - 1;
+  const ProposalKey key{name_hash("x"), 0};
+  const auto propose_at = [&](int rank) {
+    EXPECT_EQ(job_.coordinator(rank).propose("x", 1, "'x'", wait_), key);
+  };
+  job_.coordinator(joined).join(wait_);
+  job_.poll_all();
+  for (int rank = 0; rank < joined; ++rank) {
+    if (rank != late) propose_at(rank);
+  }
+  job_.poll_all();
+  ASSERT_THAT(job_.coordinator(joined).take_invitations(), SizeIs(1));
+  job_.coordinator(joined).decline(key, {.code = ErrorCode::kMismatch, .what = "declined"});
+  for (int i = 0; i < 20 * job_.size(); ++i) {
+    if (i % job_.size() != late) job_.poll(i % job_.size());
+  }
+  ASSERT_TRUE(job_.coordinator(0).is_decided(key));
+  propose_at(late);
+  job_.poll_all();
+  take_decisions(FrameKind::kReject);
+  ASSERT_TRUE(vote("x", all(1)));
+  for (int rank = 0; rank < job_.size(); ++rank) {
+    if (rank != late) propose_at(rank);
+  }
+  job_.poll_all();
+  EXPECT_FALSE(job_.coordinator(0).is_decided(key));
+  propose_at(late);
+  job_.poll_all();
+  take_decisions(FrameKind::kAccept);
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, CoordinatorNames,
                          ::testing::Values(std::vector{1}, std::vector{3}, std::vector{2, 1, 2},
                                            std::vector{1, 1, 1, 1, 1, 1}));

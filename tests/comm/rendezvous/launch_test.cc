@@ -39,7 +39,7 @@ Variables with(Variables variables, const std::string& name, const std::string& 
 const Variables kTorchrun = {
     {"RANK", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "fe80::1"}, {"MASTER_PORT", "29500"}};
 const Variables kSlurm = {{"SLURM_PROCID", "1"},
-                          {"SLURM_NTASKS", "4"},
+                          {"SLURM_STEP_NUM_TASKS", "4"},
                           {"SLURM_JOB_ID", "4711"},
                           {"SLURM_JOB_NODELIST", "n[07-09,11]"}};
 
@@ -92,7 +92,8 @@ TEST(Launch, WithoutMpiPmixServesItsLaunchers) {
 TEST(Launch, OneRankNeedsNoLauncher) {
   EXPECT_EQ(detect({{"OMPI_COMM_WORLD_SIZE", "1"}}, false).kind, Launch::Kind::kSingle);
   EXPECT_EQ(detect({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).kind, Launch::Kind::kSingle);
-  EXPECT_EQ(detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}).kind, Launch::Kind::kSingle);
+  EXPECT_EQ(detect({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}).kind,
+            Launch::Kind::kSingle);
 }
 
 TEST(Launch, ReadsTorchrun) {
@@ -137,9 +138,17 @@ TEST(Launch, ReadsSlurm) {
   EXPECT_EQ(launch.tcp.host, "n07");
   EXPECT_EQ(launch.tcp.job_id, "4711.0");
   EXPECT_EQ(detect(with(kSlurm, "SLURM_STEP_NODELIST", "n[09,11]")).tcp.host, "n09");
-  EXPECT_EQ(detect(with(kSlurm, "SLURM_STEP_NUM_TASKS", "2")).tcp.size, 2);
+  EXPECT_EQ(detect(with(kSlurm, "SLURM_NTASKS", "8")).tcp.size, 4);
   EXPECT_EQ(detect(with(kSlurm, "MASTER_ADDR", "10.0.0.1")).tcp.host, "10.0.0.1");
   EXPECT_EQ(detect(with(kSlurm, "MASTER_PORT", "4000")).tcp.port, 4000);
+}
+
+// Only srun starts ranks; a batch script is one process, whatever the job reserves.
+TEST(Launch, ABatchScriptOfSlurmIsAlone) {
+  Variables script = with(kSlurm, "SLURM_NTASKS", "8");
+  script.erase("SLURM_STEP_NUM_TASKS");
+  script["SLURM_PROCID"] = "0";
+  EXPECT_EQ(detect(script).kind, Launch::Kind::kSingle);
 }
 
 TEST(Launch, SlurmPortIsSharedByAStepAndBelowTheEphemeralRange) {
@@ -156,7 +165,7 @@ TEST(Launch, SlurmPortIsSharedByAStepAndBelowTheEphemeralRange) {
 TEST(Launch, NamesWhatIsWrongWithSlurm) {
   expect_config_error(with(kSlurm, "SLURM_JOB_NODELIST", ""), "SLURM_JOB_NODELIST is not set");
   expect_config_error(with(kSlurm, "SLURM_JOB_NODELIST", "n[1"), "'n[1'");
-  expect_config_error(with(kSlurm, "SLURM_PROCID", "4"), "SLURM_NTASKS=4");
+  expect_config_error(with(kSlurm, "SLURM_PROCID", "4"), "SLURM_STEP_NUM_TASKS=4");
   expect_config_error(with(kSlurm, "SLURM_JOB_ID", ""), "SLURM_JOB_ID is not set");
 }
 

@@ -17,20 +17,25 @@ using Values = std::map<std::string, std::string>;
 
 constexpr milliseconds kLimit{7'000};
 
-/// A store for ranks that run one after the other in one thread: `get` fails if there is no value.
+/// A store for ranks that run one after the other in one thread: `get` fails if there is no value,
+/// or if its limit is shorter than the way to the store.
 class PlainStore final : public KeyValueStore {
  public:
-  explicit PlainStore(Values& values) : values_(values) {}
+  explicit PlainStore(Values& values, milliseconds way = milliseconds(1))
+      : values_(values), way_(way) {}
 
   void set(const std::string& key, const std::string& value) override { values_[key] = value; }
   std::string get(const std::string& key, milliseconds timeout) override {
     EXPECT_GE(timeout.count(), 1);
-    if (!values_.contains(key)) throw KoloError({.code = ErrorCode::kTimeout, .what = "no " + key});
+    if (timeout < way_ || !values_.contains(key)) {
+      throw KoloError({.code = ErrorCode::kTimeout, .what = "no " + key});
+    }
     return values_[key];
   }
 
  private:
   Values& values_;
+  const milliseconds way_;
 };
 
 class BrokenStore final : public KeyValueStore {
@@ -81,6 +86,15 @@ TEST(StoreRendezvous, AllRanksLearnWhichAreMissing) {
   EXPECT_EQ(failure.what, "rendezvous: nothing from rank 1, 3, 4 within 7000 ms");
   EXPECT_EQ(error_of(*join(values, 3, 5)).what, failure.what);
   EXPECT_EQ(error_of(*zero).what, failure.what) << "later calls";
+}
+
+// Rank 1 uses up the time of its round, but only rank 1 is missing.
+TEST(StoreRendezvous, ALateRankDoesNotMakeLaterOnesMissing) {
+  Values values;
+  error_of(*join(values, 2, 3));  // leaves its contribution in the store
+  StoreRendezvous zero(std::make_unique<PlainStore>(values, milliseconds(20)),
+                       {.rank = 0, .size = 3, .timeout = milliseconds(1), .prefix = "job"});
+  EXPECT_EQ(error_of(zero).what, "rendezvous: nothing from rank 1 within 1 ms");
 }
 
 TEST(StoreRendezvous, NamesRankZeroIfThatDoesNotCome) {

@@ -8,6 +8,7 @@
 
 #include <future>
 #include <random>
+#include <stdexcept>
 
 #include "comm/base/error.h"
 #include "comm/rendezvous/tcp_connection.h"
@@ -148,17 +149,29 @@ TEST_F(TcpRendezvousTest, TwoProcessesOfOneRankEndTheLaunch) {
   EXPECT_THAT(noticed->what, HasSubstr("two processes are rank 1"));
 }
 
-TEST_F(TcpRendezvousTest, TheSecondOfOneRankIsNoticedAfterAllHaveJoined) {
+TEST_F(TcpRendezvousTest, TheSecondOfOneRankIsOnlyRefusedAfterAllHaveJoined) {
   auto first = run(options(0, 2));
   TcpConnection one = stranger(encode_hello(hello(1, 2)));
   EXPECT_EQ(answer(one)->kind, TcpFrameKind::kWelcome);
   TcpConnection same = stranger(encode_hello(hello(1, 2)));
-  for (TcpConnection* each : {&one, &same}) {
-    EXPECT_THAT(decode_error(answer(*each)->payload)->what, HasSubstr("two processes are rank 1"));
+  EXPECT_THAT(decode_error(answer(same)->payload)->what, HasSubstr("two processes are rank 1"));
+  one.send(encode_frame(TcpFrameKind::kData, "b"));
+  const auto error = first.get();
+  EXPECT_FALSE(error) << error->to_string();
+}
+
+TEST_F(TcpRendezvousTest, ARankZeroThatFailsOtherwiseTellsAll) {
+  auto second = run(options(1, 2));
+  try {
+    const auto zero = join(options(0, 2));
+    throw std::runtime_error("bad option");
+  } catch (const std::runtime_error&) {
   }
-  const auto noticed = first.get();
-  ASSERT_TRUE(noticed);
-  EXPECT_EQ(noticed->code, ErrorCode::kConfig);
+  const auto error = second.get();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code, ErrorCode::kPeerLost);
+  EXPECT_EQ(error->peer, 0);
+  EXPECT_THAT(error->what, HasSubstr("failed during start-up"));
 }
 
 TEST_F(TcpRendezvousTest, HellosThatContradictTheJobDoNotEndIt) {

@@ -113,6 +113,19 @@ TEST(ShmProcess, APeerThatLeavesInOrderIsNoFailure) {
   job.rank_0.shutdown(true);
 }
 
+// The frames that are lost may hold the reason, so the peer must report the end.
+TEST(ShmProcess, ARankSaysNoGoodbyeToAPeerThatMissesItsFrames) {
+  const TransportJob job = shm_job(ProcessGrid::with_node_sizes({2}), kSuiteLimits);
+  const std::vector<std::byte> frame(1'000);
+  for (int i = 0; i < 100; ++i) job.ranks[0]->send_control(1, frame);  // more than the ring holds
+  job.ranks[0]->say_goodbye();
+  job.ranks[0]->shutdown(false);
+  for (int i = 0; i < 10'000; ++i) job.ranks[1]->poll();
+  ASSERT_TRUE(job.ranks[1]->failure());
+  EXPECT_EQ(job.ranks[1]->failure()->code, ErrorCode::kPeerLost);
+  EXPECT_EQ(job.ranks[1]->failure()->peer, 0);
+}
+
 TEST(ShmProcess, AProcessWithoutTheSecretIsRefusedAndTheRightOneStillJoins) {
   const std::string job_id = unique_job_id();
   // A child ends with the thread that started it, so a thread starts this child and ends.
