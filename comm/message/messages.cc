@@ -1,7 +1,6 @@
 #include "comm/message/messages.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -9,6 +8,7 @@
 
 #include "comm/base/log.h"
 #include "comm/message/message_matching.h"
+#include "comm/transport/tag.h"
 
 namespace kolo {
 namespace {
@@ -17,13 +17,14 @@ constexpr std::size_t kMostInText = 3;
 
 bool came_unasked(const Offer& offer) { return offer.delivery != Delivery::kOnDemand; }
 
-/// The tag of a data message. Data messages with equal tags (`number` wraps) are received in the
-/// order of their offers.
+/// The tag of a data message. Messages in flight have equal tags only if 2^32 messages of the same
+/// two ranks were sent between them.
 Tag data_tag(BucketId bucket, int source, std::uint64_t number) {
-  return {
-      .source = static_cast<std::uint32_t>(source),
-      .bucket = bucket,
-      .ordinal = static_cast<std::uint32_t>(number & std::numeric_limits<std::uint32_t>::max())};
+  const auto low_bits = static_cast<std::uint32_t>(number);
+  return {.source = static_cast<std::uint32_t>(source),
+          .bucket = bucket,
+          .iteration = low_bits >> kTagOrdinalBits,
+          .ordinal = low_bits};
 }
 
 /// Receives and discards the data of a refused message that is already in flight.
@@ -176,7 +177,7 @@ void Messages::join(int source, const Offer& offer, std::span<const std::byte> p
     owe(source, bytes);
     return;
   }
-  transfers_.push_back({.message = receive, .number = offer.number});
+  transfers_.push_back({.message = receive, .number = offer.number, .bytes = bytes});
   start_receiving(source, offer.number, incoming(*receive, bytes), *receive);
   if (offer.delivery == Delivery::kBehindOffer) return owe(source, bytes);
   give(source, {.kind = FrameKind::kTake,
@@ -214,7 +215,8 @@ void Messages::refuse(int source, const Offer& offer, Message& receive) {
   if (offer.delivery == Delivery::kBehindOffer) {
     const auto instead = std::make_shared<Discarded>(*bytes_of(offer));
     instead->received.source = source;
-    transfers_.push_back({.message = instead, .number = offer.number});
+    transfers_.push_back(
+        {.message = instead, .number = offer.number, .bytes = instead->memory().size()});
     start_receiving(source, offer.number, instead->memory(), *instead);
   }
   if (came_unasked(offer)) peers_[source].owed += *bytes_of(offer);
@@ -283,9 +285,10 @@ bool Messages::poll() {
       ++i;
       continue;
     }
-    const Transfer over = std::exchange(transfers_[i], std::move(transfers_.back()));
+    Transfer over = std::exchange(transfers_[i], std::move(transfers_.back()));
     transfers_.pop_back();
     any = true;
+    check_size(over);
     if (over.refusal) {
       over.message->packed.reset();
       over.message->fail(*over.refusal);
@@ -294,6 +297,19 @@ bool Messages::poll() {
     }
   }
   return any;
+}
+
+/// Fails a receive whose data message has another size than the offer, so it is another message.
+void Messages::check_size(Transfer& over) const {
+  const Message& message = *over.message;
+  if (message.kind == Message::Kind::kSend || message.transfer.bytes == over.bytes) return;
+  over.refusal = Error{.code = ErrorCode::kInternal,
+                       .rank = transport_.rank(),
+                       .peer = message.received.source,
+                       .group = group_,
+                       .verb = "run",
+                       .what = fmt::format("{}: {} bytes were offered and {} received",
+                                           message.describe(), over.bytes, message.transfer.bytes)};
 }
 
 /// Completes a message whose elements have been sent or received.
@@ -321,8 +337,9 @@ void Messages::append_awaited_peers(std::vector<int>& peers) const {
   for (const auto& [peer, state] : peers_) {
     if (!state.unanswered.empty()) append(peer);
   }
-  for (const auto& [message, number, refusal] : transfers_) {
-    append(message->kind == Message::Kind::kSend ? message->peer : message->received.source);
+  for (const Transfer& transfer : transfers_) {
+    const Message& message = *transfer.message;
+    append(message.kind == Message::Kind::kSend ? message.peer : message.received.source);
   }
   for (const int peer : unconfirmed_) append(peer);
 }
@@ -373,7 +390,9 @@ void Messages::fail_all(const Error& error) {
   }
   unanswered_ = 0;
   if (in_hand_ != nullptr) std::exchange(in_hand_, nullptr)->fail(error);
+  // Each call covers half of the iterations, which here are the upper bits of numbers.
   transport_.abandon({.bucket = bucket_});
+  transport_.abandon({.bucket = bucket_, .iteration = 1U << (kTagIterationBits - 1)});
 }
 
 bool Messages::let_go(const Error& error) noexcept {

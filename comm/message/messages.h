@@ -122,7 +122,8 @@ class Messages final : public MessageFrames {
   struct Transfer {
     std::shared_ptr<Message> message;
     std::uint64_t number = 0;
-    std::optional<Error> refusal = {};  // error of a refused send
+    std::size_t bytes = 0;              // offered bytes of a receive
+    std::optional<Error> refusal = {};  // error of a refused send or a wrong receive
   };
 
   static std::string describe(int source, const Offer& offer);
@@ -132,6 +133,7 @@ class Messages final : public MessageFrames {
   static std::span<const std::byte> outgoing(Message& message);
   static std::span<std::byte> incoming(Message& receive, std::size_t bytes);
   static void answer(Message& message);
+  void check_size(Transfer& over) const;
   void start_receiving(int source, std::uint64_t number, std::span<std::byte> data,
                        Message& message);
   void join(int source, const Offer& offer, std::span<const std::byte> payload,

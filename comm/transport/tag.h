@@ -11,7 +11,8 @@ namespace kolo {
 ///         source  bucket  iteration  ordinal
 ///
 /// `source` is the sending rank. `ordinal` numbers the messages from that rank to the receiver in
-/// one run of a schedule. Fields wrap, but messages in flight never have equal tags: a schedule has
+/// one run of a schedule. For messages between two ranks, `iteration` and `ordinal` together are
+/// their number. Fields wrap, but messages in flight never have equal tags: a schedule has
 /// at most `network_window` bytes in flight, far fewer than 2^20 chunks, however many bytes it
 /// sends in total. (Without that limit, the first 2^20 messages to a peer are distinct.) The id of
 /// a bucket may be reused, because its iterations continue after the last iteration of the previous
