@@ -85,6 +85,7 @@ void Coordinator::end_name(const Frame& accepted) {
   if (accepted.least != accepted.greatest || (accepted.least & 1) != 0) return;
   const std::uint64_t hash = *proposal->second.ends;
   rounds_.erase(hash);
+  negotiator_.forget(hash);
   announcements_.forget(hash);
   inspector_.forget(hash);
 }

@@ -33,6 +33,10 @@ void Negotiator::reject(const std::vector<ProposalKey>& keys, const Error& error
   decide({.kind = FrameKind::kReject, .keys = keys, .error = error});
 }
 
+void Negotiator::forget(std::uint64_t hash) {
+  std::erase_if(proposals_, [&](const auto& entry) { return entry.first.hash == hash; });
+}
+
 bool Negotiator::receive(int peer, const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::kPropose:

@@ -41,6 +41,10 @@ class Negotiator {
   /// Rejects proposals on all ranks, even if some ranks have not made them. Only the root calls it.
   void reject(const std::vector<ProposalKey>& keys, const Error& error);
 
+  /// Forgets what ranks proposed for this hash too late: their proposals crossed a rejection.
+  /// Before: all ranks have finished with the hash.
+  void forget(std::uint64_t hash);
+
   /// Takes kPropose, kAccept, kReject, kArrive and kRelease. Returns false for other kinds and for
   /// frames that this peer must not send.
   [[nodiscard]] bool receive(int peer, const Frame& frame);
