@@ -117,16 +117,21 @@ void PathFinder::post(BatchedExchange& exchange) {
                 }));
 }
 
+void PathFinder::serve(const ProcessGrid& grid, int rank, const std::string& job_id) {
+  if (listener_ == nullptr) return;  // `find` says why
+  const int node = grid.node(rank);
+  if (grid.leader(node) == rank) {
+    listener_->serve(job_id, node);
+  } else {
+    listener_.reset();
+  }
+}
+
 NetworkPath PathFinder::find(BatchedExchange& exchange, const ProcessGrid& grid,
                              const std::string& job_id, std::chrono::milliseconds timeout) {
   const int node = grid.node(exchange.rank());
   const bool is_leader = grid.leader(node) == exchange.rank();
   if (is_leader && problem_) throw KoloError(*problem_);
-  if (is_leader) {
-    listener_->serve(job_id, node);
-  } else {
-    listener_.reset();
-  }
   std::vector<ReachTarget> nodes;
   for (int each = 0; each < grid.num_nodes(); ++each) {
     const auto leader = static_cast<std::size_t>(grid.leader(each));

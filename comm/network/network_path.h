@@ -28,11 +28,13 @@ struct NetworkPath {
 ///
 ///     PathFinder finder(devices);  finder.post(exchange);
 ///     exchange.run();              // the round in which ranks exchange their nodes
-///     finder.find(...);            // one more round; only with several nodes
+///     finder.serve(...);           // before slow work; only with several nodes
+///     finder.find(...);            // one more round
 ///
 /// Every rank opens a port before it knows whether it is the leader of its node.
 ///
-/// Threads: those of the exchange; a background thread answers other nodes during `find`.
+/// Threads: those of the exchange; a background thread answers other nodes from `serve` to the end
+/// of `find`.
 class PathFinder {
  public:
   /// Considers only interfaces that `devices` lists; see `listed_interfaces`. Does not throw.
@@ -43,7 +45,10 @@ class PathFinder {
 
   void post(BatchedExchange& exchange);
 
-  /// Before: `exchange` has run a round since `post`, and there are several nodes.
+  /// Answers other nodes from now on, if `rank` leads its node. Does not wait.
+  void serve(const ProcessGrid& grid, int rank, const std::string& job_id);
+
+  /// Before: `exchange` has run a round since `post`, and this rank has called `serve`.
   /// Cost:   a connection to each address of each node. Connecting takes at most five seconds and
   ///         at most half of `timeout`.
   /// Errors: those of the exchange; KoloError(kIo) if interfaces or sockets are unavailable.

@@ -199,6 +199,8 @@ Connection connect(Rendezvous& found, const Options& options, const DeviceSource
   ProcessGrid grid(exchange.texts(kNode));
   const std::string identity = exchange.text_of_rank_0(kIdentity);
   const std::string job_id = hex(identity.substr(0, kJobIdBytes));
+  // Other nodes wait for an answer for seconds; shared memory of a large node may take longer.
+  if (grid.num_nodes() > 1) finder->serve(grid, rank, job_id);
   const std::vector<RankPlace> places = places_of(exchange.texts(kPlace));
 
   std::vector<std::string> sockets;

@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
 #include <thread>
 
+#include "comm/base/byte_codec.h"
 #include "comm/network/network_path.h"
 #include "comm/rendezvous/tcp_socket.h"
 #include "tests/support/memory_rendezvous.h"
@@ -88,6 +92,21 @@ TEST(ReachProbe, AWayThroughAnInterfaceThatIsLeftOutIsNone) {
   EXPECT_EQ(reach.no_ways[0].why, "127.0.0.1: the system goes there through 127.0.0.1");
 }
 
+// A slow node looks for its own way later than the others wait for its answer.
+TEST(NetworkPath, ANodeAnswersBeforeItLooksForItsWay) {
+  const auto endpoints = make_memory_rendezvous(1, std::chrono::seconds(60));
+  BatchedExchange exchange(*endpoints[0]);
+  PathFinder finder("lo");
+  finder.post(exchange);
+  exchange.run();
+  finder.serve(ProcessGrid(std::vector<std::string>{"a"}), 0, "job");
+  const std::string& posted = exchange.texts("reach listener")[0];
+  ByteReader reader(std::as_bytes(std::span(posted)));
+  const auto port = reader.number<std::uint16_t>();
+  const NodeReach reach = probe("job", {.node = 0, .interfaces = kLoopback, .port = port}, {});
+  EXPECT_THAT(reach.ways, SizeIs(1));
+}
+
 TEST(NetworkPath, RanksOfAllNodesFindTheirWay) {
   const ProcessGrid grid({"a", "a", "b", "c"});
   auto endpoints = make_memory_rendezvous(grid.world_size(), std::chrono::seconds(60));
@@ -97,6 +116,7 @@ TEST(NetworkPath, RanksOfAllNodesFindTheirWay) {
     PathFinder finder("lo");
     finder.post(exchange);
     exchange.run();
+    finder.serve(grid, run.rank(), "job");
     const NetworkPath path = finder.find(exchange, grid, "job", std::chrono::seconds(60));
     EXPECT_EQ(path.interface, "lo");
     EXPECT_EQ(path.address, "127.0.0.1");
