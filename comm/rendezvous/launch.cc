@@ -174,16 +174,18 @@ class LaunchDetector {
                get("TORCHELASTIC_RUN_ID").value_or(""));
   }
 
+  /// Reads what srun sets for a step. A batch script has only the variables of its job, such as
+  /// SLURM_NTASKS, and is one process.
   std::optional<Launch> slurm() const {
-    const std::string tasks = get("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
-    if (!get("SLURM_PROCID") || !get(tasks)) return std::nullopt;
+    constexpr const char* kTasks = "SLURM_STEP_NUM_TASKS";
+    if (!get("SLURM_PROCID") || !get(kTasks)) return std::nullopt;
     const int rank = number("SLURM_PROCID", 0, kMaxTcpRanks);
-    const int size = number(tasks, 1, kMaxTcpRanks);
+    const int size = number(kTasks, 1, kMaxTcpRanks);
     if (size == 1) return Launch{};
     const std::string step = get("SLURM_STEP_ID").value_or("0");
     const std::string job = required("SLURM_JOB_ID") + "." + step;
     const int port = get("MASTER_PORT") ? number("MASTER_PORT", 1, kMaxPort) : slurm_port(job);
-    return tcp(rank, size, tasks, slurm_host(), port, job);
+    return tcp(rank, size, kTasks, slurm_host(), port, job);
   }
 
  private:

@@ -48,7 +48,7 @@ struct Launch {
 /// Reads these variables; the first row that matches decides:
 ///   OMPI_COMM_WORLD_SIZE; PMI_SIZE, PMI_RANK, PMIX_RANK    MPI
 ///   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT             TCP, as torchrun sets them
-///   SLURM_PROCID, SLURM_NTASKS and the node list           TCP to the first node of the list
+///   SLURM_PROCID, SLURM_STEP_NUM_TASKS and the node list   TCP to the first node of the list
 ///   PMI_RANK, PMI_SIZE, MASTER_ADDR, MASTER_PORT           TCP, under the mpiexec of another MPI
 /// A job of one rank is kSingle under every launcher. Builds without MPI ignore PMI variables if
 /// another set is complete; PMIX_NAMESPACE and PMIX_RANK, which mpirun also sets, then select PMIx.

@@ -39,7 +39,8 @@ def run(ranks: int, timeout: float, module: str, *arguments: str) -> list[tuple[
 
 def is_alone() -> bool:
     """Returns whether this process was started without a launcher."""
-    return not any(name in os.environ for name in ("RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"))
+    launchers = ("RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_STEP_NUM_TASKS")
+    return not any(name in os.environ for name in launchers)
 
 
 def most_local_ranks() -> int:

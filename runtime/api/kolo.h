@@ -42,8 +42,8 @@ struct TunedChoice;
 class Runtime : public Group {
  public:
   /// Finds the job in the environment: Open MPI's `mpirun`, else RANK/WORLD_SIZE/MASTER_ADDR/
-  /// MASTER_PORT (torchrun), else SLURM_PROCID/SLURM_NTASKS, else a job of one rank. KOLO_*
-  /// variables fill every option that `options` leaves at its default.
+  /// MASTER_PORT (torchrun), else SLURM_PROCID/SLURM_STEP_NUM_TASKS, else a job of one rank.
+  /// KOLO_* variables fill every option that `options` leaves at its default.
   static Runtime from_environment(Options options = {});
 
   /// Joins the job that `rendezvous` describes. Collective.
