@@ -32,6 +32,9 @@ class MessageWriter {
   /// the reader. If the ring is full, asks the reader to ring back.
   bool pump();
 
+  /// Whether messages are queued that the ring does not hold completely.
+  bool has_queued() const { return next_ < queue_.size(); }
+
   /// Drops all queued messages and makes their completions idle.
   void cancel() noexcept;
 

@@ -268,8 +268,9 @@ void ShmTransport::disarm() {
 void ShmTransport::say_goodbye() {
   if (closed_) return;
   for (const auto& peer : peers_) {
-    // The socket is closed if the peer has ended.
-    if (!peer->socket) continue;
+    // The socket is closed if the peer has ended. If frames to the peer wait for room, they may
+    // never arrive and may hold the reason, so the peer must report the end of this rank.
+    if (!peer->socket || peer->control_out->has_queued()) continue;
     ::send(peer->socket.get(), kGoodbye.data(), kGoodbye.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }
@@ -277,6 +278,7 @@ void ShmTransport::say_goodbye() {
 void ShmTransport::shutdown(bool orderly) {
   if (closed_) return;
   if (orderly) tell_strays();
+  for (const auto& peer : peers_) peer->control_out->cancel();
   if (orderly) say_goodbye();
   closed_ = true;
   matcher_.cancel();
@@ -284,7 +286,6 @@ void ShmTransport::shutdown(bool orderly) {
   next_control_ = 0;
   for (const auto& peer : peers_) {
     peer->data_out->cancel();
-    peer->control_out->cancel();
     if (peer->receive) peer->receive->done->state = Completion::State::kIdle;
     peer->receive.reset();
     if (!peer->socket) continue;

@@ -155,12 +155,15 @@ class UcxTransportImpl final : public UcxTransport {
   /// connection.
   void say_goodbye() override {
     if (closed_) return;
-    say_goodbye_on_connections();
+    peers_.for_each_open([&](Peer& peer, UcxChannel lane) {
+      // A goodbye must not overtake control frames, which may hold the reason.
+      if (lane == UcxChannel::kControl || !has_unsent_frames(peer.rank)) send_goodbye(peer, lane);
+    });
     for (int rank = 0; rank < config_.world_size; ++rank) {
       Peer& peer = peers_[rank];
       const bool is_open = peer.endpoints != decltype(peer.endpoints){};
       if (is_open || peer.said_goodbye || peer.traffic.data_received == 0) continue;
-      send_copy(peer, UcxChannel::kControl, kControlTag | kGoodbyeBit, {});
+      send_goodbye(peer, UcxChannel::kControl);
     }
   }
 
@@ -168,7 +171,8 @@ class UcxTransportImpl final : public UcxTransport {
     if (closed_) return;
     const TimePoint deadline =
         TimePoint(std::chrono::steady_clock::now()) + config_.shutdown_within;
-    if (orderly) say_goodbye_on_connections();
+    const auto say_goodbye_on = [&](Peer& peer, UcxChannel lane) { send_goodbye(peer, lane); };
+    if (orderly) peers_.for_each_open(say_goodbye_on);  // before each connection ends
     closed_ = true;
     for (Operation& operation : operations_) {
       if (operation.receives && operation.request != nullptr) {
@@ -272,18 +276,23 @@ class UcxTransportImpl final : public UcxTransport {
 
   void finish_send(Operation& operation, ucs_status_t status) {
     if (status != UCS_OK) {
-      peers_.note_status(peers_[operation.peer],
-                         status);  // the operation stays pending until shutdown
-      return;
+      // The operation stays pending until shutdown.
+      return peers_.note_status(peers_[operation.peer], status);
     }
     if (operation.done != nullptr) operation.done->state = Completion::State::kDone;
     end(operation);
   }
 
-  /// Sends a goodbye on every connection, so that the peer receives it before the connection ends.
-  void say_goodbye_on_connections() {
-    peers_.for_each_open(
-        [&](Peer& peer, UcxChannel lane) { send_copy(peer, lane, kControlTag | kGoodbyeBit, {}); });
+  void send_goodbye(Peer& peer, UcxChannel lane) {
+    send_copy(peer, lane, kControlTag | kGoodbyeBit, {});
+  }
+
+  /// Whether control frames to this peer are being sent.
+  bool has_unsent_frames(int peer) const {
+    return std::ranges::any_of(operations_, [&](const Operation& each) {
+      return each.peer == peer && each.done == nullptr && each.arrival == nullptr &&
+             each.request != nullptr;
+    });
   }
 
   /// Takes messages without a receive, because UCX would warn of them. Control messages are
