@@ -53,10 +53,15 @@ std::vector<std::string> decode_contributions(ByteReader& reader) {
   return contributions;
 }
 
+/// After its time, rank 0 still asks for the other ranks, to tell which are missing: long enough
+/// for the answer of a distant store, but not longer than `kLateWaits` in all.
+constexpr milliseconds kLeastWait{50};
+constexpr milliseconds kLateWaits{1'000};
+
 /// Returns the time that other ranks wait for rank 0. Rank 0 may start later than the others, and
 /// then still has to report which ranks are missing.
 milliseconds patience(milliseconds timeout) {
-  constexpr milliseconds kLeastExtra{1'000};
+  constexpr milliseconds kLeastExtra = 2 * kLateWaits;
   return timeout + std::max(timeout / 4, kLeastExtra);
 }
 
@@ -98,7 +103,13 @@ std::vector<std::string> StoreRendezvous::collect(const std::string& mine) {
   std::vector<int> missing;
   for (int rank = 1; rank < config_.size; ++rank) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - SteadyClock{}.now());
-    if (auto theirs = read(rank, 1, std::max(left, milliseconds(1)))) {
+    if (left < -kLateWaits && !missing.empty()) {
+      fail_exchange(ErrorCode::kTimeout,
+                    fmt::format("nothing from rank {} within {} ms; rank {} and later ones were "
+                                "not asked for",
+                                fmt::join(missing, ", "), config_.timeout.count(), rank));
+    }
+    if (auto theirs = read(rank, 1, std::max(left, kLeastWait))) {
       all.push_back(std::move(theirs->front()));
     } else {
       missing.push_back(rank);
