@@ -158,6 +158,7 @@ void TcpLobby::introduce(TcpConnection connection, const Hello& hello) {
         fmt::format("two processes are rank {}, {} and {}: is another job at port {}?", rank,
                     member->second.peer_name(), connection.peer_name(), options_.port);
     reject(connection, why);
+    if (is_complete()) return;
     throw KoloError({.code = ErrorCode::kConfig, .rank = 0, .what = "rendezvous: " + why});
   }
   if (rank == 0) return reject(connection, "rank 0 has joined already");

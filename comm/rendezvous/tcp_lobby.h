@@ -21,8 +21,9 @@ namespace kolo {
 /// version do not end the start-up. They are refused with a line in the log and an error that the
 /// peer can read. The number of silent connections is limited: beyond it the oldest one is dropped.
 ///
-/// Two processes that claim the same rank end the start-up: most likely two jobs use the same port,
-/// and the lobby cannot tell which process belongs to this job.
+/// Two processes that claim the same rank end the start-up while ranks are missing: most likely two
+/// jobs use the same port, and the lobby cannot tell which process belongs to this job. Once all
+/// ranks have joined, the second process is only refused.
 ///
 /// Threads: one at a time.
 class TcpLobby {
@@ -36,8 +37,9 @@ class TcpLobby {
   void await_members();
 
   /// Moves data on all connections and answers new ones; waits until `until` at most.
-  /// Errors: KoloError(kConfig) if two processes claim one rank; KoloError(kResources) if the
-  /// connections of the ranks alone exceed rank 0's limit of open files.
+  /// Errors: KoloError(kConfig) if two processes claim one rank while ranks are missing;
+  /// KoloError(kResources) if the connections of the ranks alone exceed rank 0's limit of open
+  /// files.
   void step(TimePoint until);
 
   /// The connections of the ranks that have joined, by rank.

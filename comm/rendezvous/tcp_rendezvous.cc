@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -11,6 +12,7 @@
 
 #include "comm/base/check.h"
 #include "comm/base/error.h"
+#include "comm/base/log.h"
 #include "comm/rendezvous/tcp_lobby.h"
 #include "comm/rendezvous/tcp_socket.h"
 
@@ -120,6 +122,8 @@ class TcpServer final : public Rendezvous {
  public:
   /// Blocks until all ranks have joined. Sends errors of `TcpLobby` to the ranks that have joined.
   TcpServer(FileDescriptor listener, const TcpOptions& options);
+  /// If an exception is being thrown, sends an error to the other ranks.
+  ~TcpServer() override;
 
   int rank() const override { return 0; }
   int size() const override { return options_.size; }
@@ -133,15 +137,32 @@ class TcpServer final : public Rendezvous {
 
   TcpOptions options_;
   TcpLobby lobby_;
+  const int exceptions_;
   std::optional<Error> failure_;
 };
 
 TcpServer::TcpServer(FileDescriptor listener, const TcpOptions& options)
-    : options_(options), lobby_(std::move(listener), options) {
+    : options_(options),
+      lobby_(std::move(listener), options),
+      exceptions_(std::uncaught_exceptions()) {
   try {
     lobby_.await_members();
   } catch (const KoloError& error) {
     fail(error.error());
+  }
+}
+
+TcpServer::~TcpServer() {
+  const bool is_unwinding = std::uncaught_exceptions() > exceptions_;
+  if (!is_unwinding || failure_) return;
+  try {
+    close_with_error({.code = ErrorCode::kPeerLost,
+                      .rank = 0,
+                      .peer = 0,
+                      .what = "it failed during start-up; its own error says why"},
+                     lobby_.open_members());
+  } catch (const std::exception& unheard) {
+    log::warn(fmt::format("rendezvous: the other ranks do not learn why: {}", unheard.what()));
   }
 }
 
