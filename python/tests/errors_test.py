@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 
 import support
 
@@ -174,6 +175,26 @@ class Handles(unittest.TestCase):
             del ring
             gc.collect()
             self.assertEqual(released, ["gradients", "group", "job"])
+
+
+    def test_what_is_dropped_after_the_end_of_a_job_goes_at_once(self):
+        with unittest.mock.patch.object(_handle, "library"):
+            handle, released = _handle.Handle(None, 0), []
+        handle.let_go()
+        handle.keep(_handle.Owned("gradients", released.append), [])
+        self.assertEqual(released, ["gradients"])
+        handle.library.kolo_ticket_test.side_effect = lambda _, done: setattr(done._obj, "value", 1)
+        handle.park("ticket", [])
+        handle.library.kolo_ticket_release.assert_called_once_with("ticket")
+
+    def test_only_a_receive_is_cancelled(self):
+        """The library would refuse it for another operation, and replace the error that this thread may be reading."""
+        handle = unittest.mock.Mock()
+        for finish, is_cancelled in ((lambda _: None, False), (_wait.received, True)):
+            ticket = _wait.Ticket(handle, [], finish, None)
+            ticket._ticket, ticket._was_given_up = ctypes.c_void_p(1), True
+            del ticket
+            self.assertEqual(handle.library.kolo_ticket_cancel.called, is_cancelled)
 
 
 class Stores(unittest.TestCase):

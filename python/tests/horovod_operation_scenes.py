@@ -8,6 +8,7 @@ import torch
 import kolo.horovod as hvd
 import torch_stand_in
 from horovod_checks import check, raises, values
+from kolo.horovod import _job, _operations
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int32, torch.int64, torch.uint8, torch.int8)
@@ -193,6 +194,22 @@ def collectives():
     objects = hvd.allgather_object({"rank": me, "text": "x" * 1000 * me})
     assert [each["rank"] for each in objects] == list(range(size)) and len(objects[-1]["text"]) == 1000 * (size - 1)
     assert hvd.broadcast_object([1, "two"] if me == size - 1 else None, root_rank=size - 1) == [1, "two"]
+
+
+def fails_part_way():
+    """A second stage that fails is not begun again by those that wait for it."""
+    begun = []
+
+    def begin():
+        begun.append(None)
+        raise LookupError("part-way")
+
+    runtime = _job.current().runtime
+    handle = _operations.staged(runtime.barrier(wait=False), begin, "part-way", hvd.global_process_set)
+    for _ in range(2):
+        with raises(LookupError, "part-way"):
+            hvd.synchronize(handle)
+    assert len(begun) == 1, begun
 
 
 def default_device():

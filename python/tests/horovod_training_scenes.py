@@ -268,6 +268,11 @@ def norms():
         ours = hvd.SyncBatchNorm(3)
         ours(torch.ones(257, 3, dtype=torch.bfloat16)).sum().backward()
         check(ours.bias.grad, torch.full((3,), 257.0), "a gradient that 16 bits cannot hold")
+        mine = torch.tensor([[256.0] * 3, [258.0] * 3], dtype=torch.bfloat16, requires_grad=True)
+        out = ours(mine)
+        check(out, torch.tensor([[-1.0] * 3, [1.0] * 3], dtype=torch.bfloat16), "a mean that 16 bits cannot hold")
+        out[0].sum().backward()
+        close(mine.grad.float(), torch.zeros(2, 3), "the gradient of two values", atol=1e-4)
 
 
 def norms_of(dtype):

@@ -197,6 +197,18 @@ def failing(job):
     job.abort("the updater failed")
 
 
+def asking(job):
+    """An updater that calls its own store would wait for itself."""
+    kv = create("local", job)
+    kv.init("w", np.zeros(3, np.float32))
+    kv.set_updater(lambda *_: kv.pull("w"))
+    with raises(kolo.KoloError, "the updater of 'w' returned 1") as failed:
+        kv.push("w", np.ones(3, np.float32))
+        kv.barrier()
+    assert "calls its own store" in str(failed.error.__cause__), repr(failed.error.__cause__)
+    job.abort("the updater failed")
+
+
 def callers(job):
     """The main thread's calls are made by one thread, and by a second one while an interrupted call goes on."""
     threads, gradient = [], np.ones(64, np.float32)
@@ -274,16 +286,22 @@ def left_open():
     same(kv.pull("w"), np.ones(3, np.float32))
 
 
+def left_by_an_exception():
+    with raises(LookupError, "no data"), kolo.kv.create("local") as kv:
+        raise LookupError("no data")
+    assert not kv._job.is_open
+
+
 SCENES = {
     each.__name__: each
-    for each in (types, bits, misuse, failing, callers, in_turn, forked, left_to_the_job)
+    for each in (types, bits, misuse, failing, asking, callers, in_turn, forked, left_to_the_job)
 }
 
 if __name__ == "__main__":
     import sys
 
-    if sys.argv[1] == "left_open":
-        left_open()
+    if sys.argv[1] in ("left_open", "left_by_an_exception"):
+        globals()[sys.argv[1]]()
     else:
         with kolo.open() as job:
             play(SCENES, job)

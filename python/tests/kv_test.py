@@ -23,9 +23,11 @@ class Stores(Scenes):
         for scenes in ("callers,in_turn,forked,misuse,left_to_the_job", "left_open"):
             outcome = self.check(scenes)
             self.assertNotIn("closing a parameter store", outcome.errors)
+        self.check("left_by_an_exception", nodes=[1])
 
     def test_an_updater_that_raises(self):
         self.check("failing", statuses=[0, 0])
+        self.check("asking", nodes=[1])
 
 
 if __name__ == "__main__":

@@ -671,6 +671,7 @@ def order(job):
 
 def misuse(job):
     x = np.ones((job.size, 4))
+    negative = [x.size if rank == job.rank else -1 for rank in range(job.size)]
     for wrong in (
         lambda: job.all_reduce(x, "mean"),
         lambda: job.all_reduce(x.T),
@@ -689,6 +690,8 @@ def misuse(job):
         lambda: job.gather(root=-1, out=x),
         lambda: job.reduce_scatter(x[0]),
         lambda: job.all_gather(x, counts=[1] * job.size),
+        lambda: job.all_gather(x, counts=negative),
+        lambda: job.all_to_all(x, counts=[[count, *[0] * (job.size - 1)] for count in negative]),
         lambda: job.all_gather([x, x], counts=[x.size] * job.size),
         lambda: job.all_gather([x, x], counts=[[x.size] * job.size]),
         lambda: job.all_to_all([x], counts=[[1] * job.size]),
@@ -987,8 +990,13 @@ class FileStore:
 
 def stored():
     rank, size = int(os.environ["SCENE_RANK"]), 2
+    gc.disable()
     for job in ("first", "second"):
-        with kolo.open(store=FileStore(sys.argv[2]), rank=rank, world_size=size, job=job) as runtime:
+        store = FileStore(sys.argv[2])
+        held = weakref.ref(store)
+        with kolo.open(store=store, rank=rank, world_size=size, job=job) as runtime:
+            del store
+            assert held() is None, "an open job keeps its store"
             same(runtime.all_reduce(np.ones(2)), np.full(2, float(size)))
     with raises(kolo.KoloError) as caught:
         kolo.open(store=object(), rank=rank, world_size=size)

@@ -108,8 +108,8 @@ import kolo
 from kolo.torch import _jobs
 
 store = HashStore()
-store.add("kolo rank 0 of start 0", 1)
-store.set("kolo rank 0 of start 0 is", "process 1 of another host")
+store.add("kolo comers 0", 1)
+store.set("kolo comer 0 1", "process 1 of another host")
 try:
     _jobs.open_job(store, 0, 2)
 except kolo.ConfigError as error:
@@ -118,7 +118,7 @@ except kolo.ConfigError as error:
 store = HashStore()
 
 def meet(**options):
-    store.add("kolo rank 0 of start 0", 1)  # A second one comes while the first waits for rank 1.
+    store.add("kolo comers 0", 1)  # A second one comes while the first waits for rank 1.
     return job
 
 job = unittest.mock.Mock()
@@ -130,9 +130,9 @@ with unittest.mock.patch.object(kolo, "open", meet):
 job.abort.assert_called_once()
 
 store = HashStore()
-store.add("kolo rank 0 of start 0", 1)
-store.set("kolo rank 0 of start 0 is", "process 1 of another host")
-os.environ["TORCHELASTIC_RESTART_COUNT"] = "1"
+store.add("kolo comers 0", 1)
+store.set("kolo comer 0 1", "process 1 of another host")
+os.environ["TORCHELASTIC_RUN_ID"] = "1"  # torchrun counts no restart when hosts come.
 with unittest.mock.patch.object(kolo, "open", lambda **options: job):
     assert _jobs.open_job(store, 0, 2) is job
 """
@@ -148,6 +148,42 @@ with unittest.mock.patch.object(kolo, "open", lambda **options: job):
         self.assertIn("another process has come as rank 0 beside process ", second)
         for line in rank.lines:
             self.assertIn("is another job at port 4711?", line)
+
+    STARTS = """
+import unittest.mock
+from concurrent.futures import ThreadPoolExecutor
+from torch.distributed import HashStore
+import kolo
+from kolo.torch import _jobs
+
+def exchange(*, store, rank, world_size, start, job="kolo", **options):
+    mine = f"start {start}, rank {rank}; ".encode()
+    if rank == 0:
+        texts = [mine, *(store.get(f"{job}/0/{other}", 10) for other in range(1, world_size))]
+        store.set(f"{job}/0/all", b"".join(texts))
+    else:
+        store.set(f"{job}/0/{rank}", mine)
+    return unittest.mock.Mock(met=store.get(f"{job}/0/all", 10))
+
+store = HashStore()
+lost = {1: [0], 2: [1], 3: [0, 2]}
+for start, size in enumerate((2, 2, 3, 2, 1, 2, 3), 1):
+    for rank in lost.get(start, ()):  # These die in a start before.
+        with unittest.mock.patch.object(kolo, "open", side_effect=SystemExit):
+            try:
+                _jobs.open_job(store, rank, size)
+            except SystemExit:
+                pass
+    with unittest.mock.patch.object(kolo, "open", exchange), ThreadPoolExecutor(size) as threads:
+        met = list(threads.map(lambda rank: _jobs.open_job(store, rank, size, start=start).met, range(size)))
+    assert met == ["".join(f"start {start}, rank {rank}; " for rank in range(size)).encode()] * size, (start, met)
+"""
+
+    def test_starts_that_share_a_store(self):
+        """torchrun keeps one store for all starts. In some of them a rank dies before it meets the others, and each may
+        have another number of ranks."""
+        with job.processes(["-B", "-c", self.STARTS], [settings(PYTHONPATH=str(support.PACKAGE))]) as (rank,):
+            self.assertEqual(rank.finish(), 0, rank.errors())
 
     def test_an_address_in_brackets(self):
         """torch itself does not resolve such an address."""

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "tests/runtime/calls/collective_calls.h"
 #include "tests/support/engine_job.h"
 #include "tests/support/sanitized.h"
@@ -184,6 +186,17 @@ TEST(CollectiveCalls, InPlaceLeaveTheInputOfAScatterAlone) {
     EXPECT_THAT(first, testing::ElementsAre(1, 2));
     EXPECT_THAT(second, testing::ElementsAre(5, 6));
   }
+}
+
+TEST(CollectiveCalls, RefuseCountsWhoseSumWraps) {
+  OperationPool pool;
+  const OperationCalls calls(pool, 1, 3);
+  std::vector<float> in(2), out(2);
+  constexpr std::size_t kMinusOne = std::numeric_limits<std::size_t>::max();
+  const std::vector<std::size_t> counts{kMinusOne, 2, 1};
+  const std::vector<std::size_t> pairs{0, 0, 0, kMinusOne, 2, 1, 0, 0, 0};
+  EXPECT_THROW(calls.make(OperationKind::kAllGather, "x", {in, out, counts}, 0), UsageError);
+  EXPECT_THROW(calls.make(OperationKind::kAllToAll, "x", {in, out, pairs}, 0), UsageError);
 }
 
 TEST(CollectiveCalls, RefuseWhatCannotBeMeant) {
