@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from datetime import timedelta
 from typing import Any, Iterator, Sequence
 from urllib.parse import parse_qs, urlparse
 
-from torch.distributed import DistStoreError, HashStore, Store, TCPStore
+from torch.distributed import DistStoreError, HashStore, Store, TCPStore, is_torchelastic_launched
 from torch.distributed.rendezvous import rendezvous
 
 import kolo
@@ -19,6 +20,7 @@ Meeting = tuple[Store, int, int]
 """A store that all ranks share, this rank, and the number of ranks."""
 
 _LONGEST = timedelta(days=365)  # Longest timeout that Kolo takes.
+_ANSWERS_EVERY_S = 0.05  # Longest time for which a rank that comes waits for rank 0.
 
 
 def meet_by_environment(url: str, **keywords: Any) -> Iterator[Meeting] | None:
@@ -33,45 +35,107 @@ def meet_by_environment(url: str, **keywords: Any) -> Iterator[Meeting] | None:
 
 
 class TorchStore:
-    """Adapts a store of torch to Kolo."""
+    """Adapts a store of torch to Kolo. The store may outlive jobs and starts that failed: torchrun keeps one for all
+    starts. So each round of ranks has its own keys, and no rank meets a process of another round:
 
-    def __init__(self, store: Any) -> None:
+      kolo comers           number of processes that have come; rank 0 looks at it while it waits
+      kolo comers RANK      the same for one rank; each process has the number that it got, and rank 0's names its round
+      kolo round RANK N     name of the round of this rank's process N, by which rank 0 answers each rank's newest one
+
+    Rank 0 answers until all keys that it waits for are there. A process that has died before is answered in vain.
+    """
+
+    def __init__(self, store: Any, rank: int, size: int) -> None:
         self._store = store
+        self._rank = rank
+        self.number: int = store.add(f"kolo comers {rank}", 1)
+        store.add("kolo comers", 1)
+        self._round = str(self.number) if rank == 0 else ""
+        self._unsent: list[tuple[str, bytes]] = []  # Set before the round was known.
+        self._num_comers = 0
+        self._answered = [0] * size
+
+    def is_newest(self) -> bool:
+        """Returns whether no process has come as this rank since."""
+        return bool(self._store.add(f"kolo comers {self._rank}", 0) == self.number)
 
     def set(self, key: str, value: bytes) -> None:
-        self._store.set(key, value)
+        if self._round:
+            self._store.set(f"{key} of round {self._round}", value)
+        else:
+            self._unsent.append((key, value))
 
     def get(self, key: str, timeout: float) -> bytes:
-        try:
-            self._store.wait([key], timedelta(seconds=timeout))
-        except DistStoreError as error:
-            raise TimeoutError(str(error)) from error
-        return bytes(self._store.get(key))
+        end = time.monotonic() + timeout
+        if not self._round:
+            self._round = self._wait(f"kolo round {self._rank} {self.number}", end).decode()
+            for each in self._unsent:
+                self.set(*each)
+        return self._wait(f"{key} of round {self._round}", end)
+
+    def _wait(self, key: str, end: float) -> bytes:
+        while True:
+            left = end - time.monotonic()
+            longest = left
+            if self._rank == 0:
+                self._answer()
+                longest = min(left, _ANSWERS_EVERY_S)
+            try:
+                self._store.wait([key], timedelta(seconds=max(longest, 0.001)))  # torch takes 0 for no limit.
+                return bytes(self._store.get(key))
+            except DistStoreError as error:
+                if left > longest:
+                    continue
+                self._check_newest()
+                raise TimeoutError(str(error)) from error
+
+    def _answer(self) -> None:
+        num_comers = self._store.add("kolo comers", 0)
+        if num_comers == self._num_comers:
+            return
+        self._check_newest()
+        self._num_comers = num_comers
+        for rank in range(1, len(self._answered)):
+            newest = self._store.add(f"kolo comers {rank}", 0)
+            if newest != self._answered[rank]:
+                self._store.set(f"kolo round {rank} {newest}", self._round)
+                self._answered[rank] = newest
+
+    def _check_newest(self) -> None:
+        if not self.is_newest():
+            raise kolo.ConfigError(_another(self._rank))
+
+
+def _me() -> str:
+    return f"process {os.getpid()} of {socket.gethostname()}"
+
+
+def _question() -> str:
+    port = os.environ.get("MASTER_PORT")
+    return f"is another job {f'at port {port}' if port else 'in this store'}?"
+
+
+def _another(rank: int) -> str:
+    return f"another process has come as rank {rank} beside {_me()}: {_question()}"
 
 
 def open_job(store: Any, rank: int, size: int, **options: Any) -> kolo.Runtime:
     """Joins a job of `size` ranks that share a store of torch. Collective. `options` are as in `kolo.open`.
 
     Ranks of two jobs with the same port would meet in one store, because torch only counts processes. So each process
-    claims its rank in the store before the ranks meet, and checks afterwards that no other process has claimed it.
+    checks before and after the ranks meet that no other process has come as its rank. Under torchrun an earlier one has
+    died, and is no error.
     """
-    # Ranks that torchrun has restarted may find the store of the former ranks.
-    claim = f"kolo rank {rank} of start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-    me = f"process {os.getpid()} of {socket.gethostname()}"
-    times = store.add(claim, 1)
-    if times == 1:
-        store.set(f"{claim} is", me)
-    other = bytes(store.get(f"{claim} is")).decode()
-    port = os.environ.get("MASTER_PORT")
-    question = f"is another job {f'at port {port}' if port else 'in this store'}?"
-    if other != me:
-        raise kolo.ConfigError(f"two processes are rank {rank}, {other} and {me}: {question}")
-    # A store may outlive jobs, so each round of ranks has its own keys.
-    comers = store.add("kolo ranks", 1)
-    place: dict[str, Any] = {"store": TorchStore(store), "rank": rank, "world_size": size, "job": f"kolo {(comers - 1) // size}"}
+    adapted = TorchStore(store, rank, size)
+    store.set(f"kolo comer {rank} {adapted.number}", _me())
+    if adapted.number > 1 and not is_torchelastic_launched():
+        other = bytes(store.get(f"kolo comer {rank} {adapted.number - 1}")).decode()
+        if other != _me():
+            raise kolo.ConfigError(f"two processes are rank {rank}, {other} and {_me()}: {_question()}")
+    place: dict[str, Any] = {"store": adapted, "rank": rank, "world_size": size}
     job = kolo.open(**place, **{**open_options(), **options})
-    if store.add(claim, 0) != times:
-        why = f"another process has come as rank {rank} beside {me}: {question}"
+    if not adapted.is_newest():
+        why = _another(rank)
         job.abort(why)
         raise kolo.ConfigError(why)
     return job
