@@ -305,15 +305,18 @@ def _check_is_world(comm: Any, runtime: kolo.Runtime) -> None:
 
 
 def shutdown() -> None:
-    """Waits until all ranks call it, and then leaves the job. Does nothing without a job."""
+    """Waits until all ranks call it, and then leaves the job; at once if the job has failed. Does nothing without a
+    job."""
     global _current
     if _current is None:
         return
     job, _current = _current, None
     for process_set in job.process_sets.values():
         process_set.leave()
-    with internal_errors():
+    try:
         job.runtime.close()
+    except KoloError as error:  # Horovod's raises nothing either.
+        job.runtime.abort(f"left a job that failed: {error}")
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:

@@ -53,6 +53,7 @@ class Staged:
     def __init__(self, job: Job, first: Ticket, begin: Callable[[], Handle], after: Staged | None) -> None:
         """`after` is an operation whose second stage must start before the second stage of this one."""
         self._rest: Handle | None = None
+        self._error: Exception | None = None
         self._begin = begin
         self._after = after
         self._first = KoloWork([first], self._start, None, None)
@@ -71,11 +72,17 @@ class Staged:
         completions().watch(step, lambda error: None)
 
     def _start(self) -> None:
+        if self._error is not None:  # The second stage may have begun in part, so it does not begin again.
+            raise self._error
         if self._after is not None:
             with contextlib.suppress(Exception):  # `after` raises its errors itself.
                 self._after._settle()
             self._after = None
-        self._rest = self._begin()
+        try:
+            self._rest = self._begin()
+        except Exception as error:
+            self._error = error
+            raise
 
     def _settle(self) -> None:
         """Waits for the first stage, which starts the second one, in the stream of the call."""

@@ -52,6 +52,11 @@ def _by_channel(tensor: Tensor, like: Tensor) -> Tensor:
     return tensor.to(like.dtype).view(1, -1, *[1] * (like.dim() - 2))
 
 
+def _wide(tensor: Tensor) -> Tensor:
+    """Returns the tensor with the precision of float32 or more, which mean and scale need."""
+    return tensor.float() if tensor.dtype.itemsize < 4 else tensor
+
+
 class _Normalize(torch.autograd.Function):
     """Returns the output, and per channel mean, (biased) variance and number of elements over all ranks."""
 
@@ -70,18 +75,20 @@ class _Normalize(torch.autograd.Function):
         scale = (variance + eps).rsqrt()
         ctx.save_for_backward(input, weight, mean, scale)
         ctx.axes, ctx.total = axes, total
-        output = (input - _by_channel(mean, input)) * _by_channel(scale, input)
+        wide = _wide(input)
+        output = (wide - _by_channel(mean, wide)) * _by_channel(scale, wide)
         if weight is not None:
-            output = output * _by_channel(weight, input)
+            output = output * _by_channel(weight, wide)
         if bias is not None:
-            output = output + _by_channel(bias, input)
+            output = output + _by_channel(bias, wide)
         ctx.mark_non_differentiable(mean, variance, total)
-        return output, mean, variance, total
+        return output.to(input.dtype), mean, variance, total
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Any, ...]:
         input, weight, mean, scale = ctx.saved_tensors
-        centered = (input - _by_channel(mean, input)) * _by_channel(scale, input)
+        wide, gradient = _wide(input), _wide(gradient)
+        centered = (wide - _by_channel(mean, wide)) * _by_channel(scale, wide)
         sums = torch.stack([gradient.double().sum(ctx.axes), (gradient * centered).double().sum(ctx.axes)])
         # These are sums over the samples of this rank only, because an optimizer averages gradients.
         of_bias, of_weight = sums.to((input if weight is None else weight).dtype, copy=True)
@@ -89,8 +96,9 @@ class _Normalize(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             allreduce_(sums, name="sync_batch_norm.backward", op=Sum)
             shift, slope = sums / ctx.total
-            by_input = gradient - _by_channel(shift, input) - centered * _by_channel(slope, input)
-            by_input = by_input * _by_channel(scale if weight is None else scale * weight, input)
+            by_input = gradient - _by_channel(shift, wide) - centered * _by_channel(slope, wide)
+            by_input = by_input * _by_channel(scale if weight is None else scale * weight, wide)
+            by_input = by_input.to(input.dtype)
         return (
             by_input,
             of_weight if weight is not None and ctx.needs_input_grad[1] else None,
