@@ -418,7 +418,7 @@ def _flat(counts: Any, size: int) -> list[int] | None:
     if counts is None:
         return None
     rows = [row if isinstance(row, (list, tuple)) or hasattr(row, "__len__") else [row] for row in counts]
-    flat = [int(count) for row in rows for count in row]
+    flat = _pairs.whole_numbers(count for row in rows for count in row)
     if len(flat) != size * size:
         raise UsageError(f"there are {len(flat)} counts for {size * size} pairs of ranks")
     return flat

@@ -76,6 +76,7 @@ class Handle(Owned):
         """Held while a text of the library is read, which its next call replaces."""
         self._parked: collections.deque[tuple[Any, Any]] = collections.deque()
         self._kept: collections.deque[tuple[Owned, Any]] = collections.deque()
+        self._has_ended = False
         super().__init__(pointer, self.library.kolo_release)
 
     def park(self, ticket: Any, buffers: Any) -> None:
@@ -84,15 +85,23 @@ class Handle(Owned):
             self.library.kolo_ticket_release(ticket)
         else:
             self._parked.append((ticket, buffers))
+            if self._has_ended:  # No operation begins any more, which would sweep.
+                self.sweep()
 
     def keep(self, owned: Owned, buffers: Any) -> None:
         """Keeps a set of gradients that is in the middle of an iteration, and its buffers, until the job has ended."""
         self._kept.append((owned, buffers))
+        if self._has_ended:
+            self.let_go()
 
     def let_go(self) -> None:
         """Drops all kept sets, because the job has ended and no memory is in use."""
+        self._has_ended = True  # First, so that `keep` in another thread leaves none behind.
         while self._kept:
-            owned, _ = self._kept.popleft()
+            try:
+                owned, _ = self._kept.popleft()
+            except IndexError:  # Another thread also lets go.
+                return
             owned.drop()
 
     def sweep(self) -> None:

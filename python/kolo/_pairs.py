@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Iterable, NamedTuple, Sequence
 
 from . import _c
 from ._buffers import Memory, memory_of, new_array
@@ -32,13 +32,21 @@ class Pair(NamedTuple):
         return tensor
 
 
+def whole_numbers(counts: Iterable[Any]) -> list[int]:
+    """Returns counts of elements as integers."""
+    numbers = [int(count) for count in counts]
+    if any(number < 0 for number in numbers):
+        raise UsageError(f"counts are not negative: {numbers}")
+    return numbers
+
+
 class Parts:
     """The numbers of elements of the ranks' parts: `counts`, or equal parts if that is None."""
 
     def __init__(self, rank: int, size: int, counts: Sequence[int] | None = None) -> None:
         self.rank = rank
         self.size = size
-        self.counts = [int(count) for count in counts] if counts is not None else None
+        self.counts = whole_numbers(counts) if counts is not None else None
         if self.counts is not None and len(self.counts) != size:
             raise UsageError(f"there are {len(self.counts)} counts for {size} ranks")
 

@@ -178,6 +178,13 @@ class Callbacks:
         self._functions = (_c.kolo_store_set(self._set), _c.kolo_store_get(self._get))
         self.struct = _c.kolo_store(set=self._functions[0], get=self._functions[1])
 
+    def let_go(self) -> BaseException | None:
+        """Drops the store, because the library makes no more calls, and returns `error`. The functions and this object
+        refer to each other, so the store would otherwise stay until the garbage collector runs."""
+        error = self.error
+        self.__dict__.clear()
+        return error
+
     def _set(self, _: Any, key: bytes, value: int | None, size: int) -> int:
         try:
             self._store.set(key.decode(), string_at(value, size) if value else b"")
@@ -239,7 +246,9 @@ def open(  # noqa: A001  # As in `kolo.open`.
     try:
         call(library().kolo_open, byref(_c.kolo_open_options(**fields)), byref(pointer), keep=callbacks)
     except KoloError as error:
-        raise error from (callbacks.error if callbacks is not None else None)
+        raise error from (callbacks.let_go() if callbacks is not None else None)
+    if callbacks is not None:  # Not after an interrupt: then the call goes on.
+        callbacks.let_go()
     return Runtime(pointer)
 
 

@@ -313,8 +313,9 @@ class Ticket(Generic[Result]):
         if self._buffers is None:
             self._handle.library.kolo_ticket_release(self._ticket)
             return
-        if self._was_given_up:
-            self._handle.library.kolo_ticket_cancel(self._ticket)  # Does nothing for operations that are not receives.
+        # For another operation the call would fail, and replace the error that this thread may be reading.
+        if self._was_given_up and self._finish is received:
+            self._handle.library.kolo_ticket_cancel(self._ticket)
         self._handle.park(self._ticket, self._buffers)
 
 

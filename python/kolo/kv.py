@@ -81,6 +81,7 @@ class KVStore(Owner):
         self._updaters: list[Any] = []
         self._optimizer: dict[str, dict[str, float]] = {}
         self._in_use = threading.Lock()
+        self._updating: set[int] = set()  # Threads that run an updater.
         self._error: BaseException | None = None
         call(library().kolo_parameters_open, group._pointer, byref(options), byref(self._pointer), runtime=group._handle.pointer, keep=group)
         self._owned = Owned(self._pointer, library().kolo_parameters_release, made_of=group._owned)
@@ -177,10 +178,11 @@ class KVStore(Owner):
 
     def set_updater(self, updater: Callable[[Any, Any, Any], object]) -> None:
         """From now on pushes are applied by `updater(key, pushed, value)`, which changes the NumPy array `value` in
-        place: the whole value, or the rows of it that live on this rank. For dist_async another thread calls it. All
-        ranks call `set_updater`."""
+        place: the whole value, or the rows of it that live on this rank. It calls no method of the store. For
+        dist_async another thread calls it. All ranks call `set_updater`."""
 
         def update(_: Any, name: bytes, __: int, value: Any, pushed: Any) -> int:
+            self._updating.add(threading.get_ident())
             try:
                 known = self._known[name.decode()]
                 assert known is not None  # Or there is no key to update.
@@ -188,6 +190,8 @@ class KVStore(Owner):
             except BaseException as error:  # No exception may pass through C.
                 self._error = error
                 return 1
+            finally:
+                self._updating.discard(threading.get_ident())
             return 0
 
         function = _c.kolo_updater_update(update)
@@ -216,8 +220,11 @@ class KVStore(Owner):
         return self
 
     def __exit__(self, kind: Type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is None:
+        if kind is None or (isinstance(error, SystemExit) and not error.code):
             self.close()
+        elif isinstance(self._job, Runtime):
+            _open_stores.discard(self)
+            self._job.__exit__(kind, error, trace)
 
     def __repr__(self) -> str:
         return f"<kolo.kv.KVStore {self.type!r}: worker {self.rank} of {self.num_workers}>"
@@ -234,6 +241,8 @@ class KVStore(Owner):
 
     def _run(self, function: Callable[[], Any]) -> Any:
         """Calls `function` so that signals interrupt the wait for it."""
+        if threading.get_ident() in self._updating:  # It would wait for the call that runs the updater.
+            raise UsageError("an updater calls its own store")
         results = []
 
         def run() -> int:
