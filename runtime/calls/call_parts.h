@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -26,6 +27,18 @@ inline bool is_even(PartCounts counts) {
   return std::ranges::adjacent_find(counts, std::ranges::not_equal_to()) == counts.end();
 }
 
+/// Checks that the counts have a sum. A program that computes a negative count passes a huge one.
+inline void check_sum(std::string_view name, PartCounts counts) {
+  std::size_t total = 0;
+  for (const std::size_t count : counts) {
+    if (count > std::numeric_limits<std::size_t>::max() - total) {
+      refuse_call(name, fmt::format("a count is {}, and the sum of all is no number of elements",
+                                    std::ranges::max(counts)));
+    }
+    total += count;
+  }
+}
+
 /// The number of elements of each rank's part.
 class CallParts {
  public:
@@ -35,6 +48,7 @@ class CallParts {
     if (!counts.empty() && counts.size() != ranks_) {
       refuse_call(name, fmt::format("there are {} counts for {} ranks", counts.size(), world_size));
     }
+    check_sum(name, counts);
   }
 
   std::size_t of(int rank) const {
@@ -66,6 +80,7 @@ struct PairSums {
       refuse_call(name, fmt::format("there are {} counts for {} pairs of ranks", counts.size(),
                                     ranks * ranks));
     }
+    check_sum(name, counts);
     for (std::size_t i = 0; i < ranks; ++i) {
       sent += counts[me * ranks + i];
       received += counts[i * ranks + me];
