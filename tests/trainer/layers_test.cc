@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
 #include <vector>
 
 #include "comm/base/error.h"
@@ -59,6 +63,16 @@ TEST(ReluTest, GradientsMatchDifferences) {
   std::vector<float> input = random_values(37, 2);
   for (float& x : input) x += x > 0.0f ? 0.1f : -0.1f;  // away from the kink
   check_layer(layer, none, input);
+}
+
+TEST(ReluTest, NanStays) {
+  Relu layer(19);
+  std::vector<float> input(19, -1.0f);
+  input[2] = input[18] = std::numeric_limits<float>::quiet_NaN();
+  const std::span<const float> output = layer.forward(input, {});
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    EXPECT_EQ(std::isnan(output[i]), i == 2 || i == 18) << i;
+  }
 }
 
 TEST(GeluTest, GradientsMatchDifferences) {

@@ -136,7 +136,8 @@ TEST_F(RunLogTest, AResumedRunReplacesLaterStepsAndWhatIsHalfWritten) {
     log.report(report_of(20, 2.0));
     log.report(report_of(30, 3.0));
   }
-  std::ofstream(run() / "metrics.jsonl", std::ios::app) << "{\"step\": 4";
+  std::ofstream(run() / "metrics.jsonl", std::ios::app)
+      << "{\"step\": null}\n{\"step\": \"7\"}\n{\"step\": 4";
   RunLog log(run(), "");
   log.begin(20);
   log.report(report_of(30, 3.5));

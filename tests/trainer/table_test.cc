@@ -106,7 +106,7 @@ TEST_F(TableTest, MistakesInJsonNameFileAndLine) {
 }
 
 TEST_F(TableTest, LabelsEndAtTheFirstSeparator) {
-  const auto file = directory_.write("t", std::string("ham\tso\tgood\r\nspam\t\nx"));
+  const auto file = directory_.write("t", std::string("\xEF\xBB\xBFham\tso\tgood\r\nspam\t\nx"));
   EXPECT_EQ(read_lines(file).rows, (Rows{{"ham\tso\tgood"}, {"spam\t"}, {"x"}}));
   EXPECT_THAT(data_error([&] { read_labelled_lines(file, '\t'); }),
               HasSubstr("t: line 3: no tab after the label"));

@@ -245,6 +245,8 @@ TEST(RatingDataTest, MistakesNameFileAndLine) {
               HasSubstr("ratings.csv: line 2: 'x' in column movieId"));
   EXPECT_THAT(error("userId,movieId,rating\n1,2,three\n"),
               HasSubstr("line 2: 'three' in column rating"));
+  EXPECT_THAT(error("userId,movieId,rating\n1,2,1e39\n"),
+              HasSubstr("line 2: the rating is beyond float32"));
   EXPECT_THAT(error("userId,movieId\n1,2\n"), HasSubstr("no column 'rating'"));
   EXPECT_THAT(error("userId,movieId,rating\n"), HasSubstr("there are no ratings"));
 }

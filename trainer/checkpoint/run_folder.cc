@@ -166,7 +166,8 @@ std::filesystem::path RunFolder::partial(std::uint64_t step) const {
 std::vector<std::uint64_t> RunFolder::steps() const {
   std::vector<std::uint64_t> steps;
   for (const std::filesystem::path& path : list(path_)) {
-    if (const auto step = step_of(path)) steps.push_back(*step);
+    const auto step = step_of(path);
+    if (step && checkpoint(*step).filename() == path.filename()) steps.push_back(*step);
   }
   std::ranges::sort(steps, std::ranges::greater());
   return steps;

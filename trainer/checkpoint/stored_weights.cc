@@ -301,7 +301,12 @@ void export_weights(const std::filesystem::path& path, const std::filesystem::pa
     Tensor values(tensor.shape);
     weights.copy(tensor, values.span());
     if (place->is_transposed) {
-      Tensor columns({tensor.shape.at(1), tensor.shape.at(0)});
+      if (tensor.shape.size() != 2) {
+        throw_data_error(path,
+                         fmt::format("'{}' has {} dimensions, and the layout {} takes matrices",
+                                     tensor.name, tensor.shape.size(), layout.name));
+      }
+      Tensor columns({tensor.shape[1], tensor.shape[0]});
       transpose(values.span(), tensor.shape[0], columns.span());
       values = std::move(columns);
     }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -102,7 +103,11 @@ class RatingDataset final : public Dataset {
     if (table.rows.empty()) throw_data_error(table.file, "there are no ratings");
     const std::size_t column = table.column(columns.rating);
     for (std::size_t row = 0; row < table.rows.size(); ++row) {
-      ratings_.push_back(static_cast<float>(table.number<double>(row, column)));
+      const double rating = table.number<double>(row, column);
+      if (std::abs(rating) > std::numeric_limits<float>::max()) {
+        table.fail(row, "the rating is beyond float32");
+      }
+      ratings_.push_back(static_cast<float>(rating));
     }
     format_ = {
         .inputs = {{.name = "user", .dtype = DType::kInt32, .values = user_numbers_.size() + 1},

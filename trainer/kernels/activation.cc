@@ -17,12 +17,19 @@ namespace kolo::trainer {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+/// The greater of `v` and `least`. NaN stays, while the maximum of x86 would hide it.
+template <class D, class V>
+HWY_INLINE V at_least(D d, V v, float least) {
+  const auto bound = hn::Set(d, least);
+  return hn::IfThenElse(hn::Lt(v, bound), bound, v);
+}
+
 /// The logistic function 1 / (1 + exp(-v)).
 template <class D, class V>
 HWY_INLINE V Logistic(D d, V v) {
   const auto one = hn::Set(d, 1.0f);
   // The result for v below -80 is negligible; clamping keeps exp from overflowing.
-  const auto exponent = hn::Neg(hn::Max(v, hn::Set(d, -80.0f)));
+  const auto exponent = hn::Neg(at_least(d, v, -80.0f));
   return hn::Div(one, hn::Add(one, hn::Exp(d, exponent)));
 }
 
@@ -30,7 +37,7 @@ void Relu(const float* x, std::size_t count, float* y, float* slope) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
     const auto v = hn::LoadU(d, x + i);
     const auto zero = hn::Zero(d);
-    hn::StoreU(hn::Max(v, zero), d, y + i);
+    hn::StoreU(at_least(d, v, 0.0f), d, y + i);
     hn::StoreU(hn::IfThenElseZero(hn::Gt(v, zero), hn::Set(d, 1.0f)), d, slope + i);
   });
 }

@@ -86,7 +86,9 @@ std::string lines_until(const std::filesystem::path& file, std::size_t step) {
   std::string kept;
   for (std::string line; std::getline(in, line);) {
     const Json json = Json::parse(line, nullptr, false);
-    if (json.is_object() && json.value("step", step + 1) <= step) kept += line + "\n";
+    const auto at = json.is_object() ? json.find("step") : json.end();
+    if (at == json.end() || !at->is_number_unsigned()) continue;
+    if (at->get<std::size_t>() <= step) kept += line + "\n";
   }
   return kept;
 }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -17,12 +18,13 @@
 namespace kolo::trainer {
 namespace {
 
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 /// Reads the rows of a text one after the other.
 class RowReader {
  public:
   RowReader(const std::filesystem::path& file, std::string_view text, const DelimitedFormat& format)
       : file_(file), text_(text), format_(format) {
-    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
     if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
   }
 
@@ -199,7 +201,8 @@ Table read_json_lines(const std::filesystem::path& file, const std::vector<std::
 Table read_lines(const std::filesystem::path& file) {
   const std::string text = read_text(file);
   Table table{.file = file, .columns = {"text"}, .rows = {}, .lines = {}};
-  for (std::size_t begin = 0; begin < text.size();) {
+  for (std::size_t begin = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+       begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     std::string line = text.substr(begin, end - begin);
     if (line.ends_with('\r')) line.pop_back();

@@ -60,8 +60,8 @@ Table read_delimited(const std::filesystem::path& file, const DelimitedFormat& f
 ///         missing or is neither text, number nor boolean; those of `read_text`.
 Table read_json_lines(const std::filesystem::path& file, const std::vector<std::string>& columns);
 
-/// Reads the lines of a plain or gzip file into a column "text". Lines end in LF or CR LF.
-/// Errors: those of `read_text`.
+/// Reads the lines of a plain or gzip file into a column "text". Lines end in LF or CR LF; a
+/// byte order mark at the beginning is not text. Errors: those of `read_text`.
 Table read_lines(const std::filesystem::path& file);
 
 /// Reads lines that begin with a label. Column "label" is the part before the first `separator`,

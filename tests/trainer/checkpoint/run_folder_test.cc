@@ -47,6 +47,7 @@ TEST_F(RunFolderTest, ListsCompleteCheckpointsNewestFirst) {
   publish(3);
   folder_.create_partial(50);
   directory_.write("run/step-x/file", std::string("x"));
+  directory_.write("run/step-20/file", std::string("somebody's copy"));
   EXPECT_THAT(folder_.steps(), ElementsAre(100'000'000u, 20u, 3u));
   EXPECT_EQ(folder_.checkpoint(3).filename(), "step-00000003");
 }

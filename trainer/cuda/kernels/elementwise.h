@@ -22,7 +22,7 @@ KOLO_HOST_DEVICE inline float gelu_sigmoid(float x) {
 }
 
 KOLO_HOST_DEVICE inline float activate(Activation activation, float x) {
-  if (activation == Activation::kRelu) return fmaxf(x, 0.0f);
+  if (activation == Activation::kRelu) return x < 0.0f ? 0.0f : x;  // NaN stays
   if (activation == Activation::kGelu) return x * gelu_sigmoid(x);
   return x;
 }
