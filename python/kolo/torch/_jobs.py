@@ -74,20 +74,19 @@ class TorchStore:
         return self._wait(f"{key} of round {self._round}", end)
 
     def _wait(self, key: str, end: float) -> bytes:
-        while True:
+        while self._rank == 0:
+            self._answer()
             left = end - time.monotonic()
-            longest = left
-            if self._rank == 0:
-                self._answer()
-                longest = min(left, _ANSWERS_EVERY_S)
-            try:
-                self._store.wait([key], timedelta(seconds=max(longest, 0.001)))  # torch takes 0 for no limit.
-                return bytes(self._store.get(key))
-            except DistStoreError as error:
-                if left > longest:
-                    continue
-                self._check_newest()
-                raise TimeoutError(str(error)) from error
+            if left <= 0 or self._store.check([key]):
+                break
+            time.sleep(min(left, _ANSWERS_EVERY_S))  # torch would warn of each short wait.
+        try:
+            left = max(end - time.monotonic(), 0.001)  # torch takes 0 for no limit.
+            self._store.wait([key], timedelta(seconds=left))
+            return bytes(self._store.get(key))
+        except DistStoreError as error:
+            self._check_newest()
+            raise TimeoutError(str(error)) from error
 
     def _answer(self) -> None:
         num_comers = self._store.add("kolo comers", 0)
