@@ -25,6 +25,7 @@
 #include <initializer_list>
 #include <iostream>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -152,10 +153,30 @@ void close(Runtime& job) {
   say(job, "closed");
 }
 
+/// Returns when all ranks of the group call this, or when the job has ended.
+void stay_until_all_know(kolo::Group& group) noexcept {
+  try {
+    group.barrier().wait();
+  } catch (const kolo::KoloError&) {
+    // Another rank, which knows, has left before this one.
+  }
+}
+
 void part(Runtime& job, bool by_exception) {
   Digest digest;
   all_reduce_round(job, 0, digest);
-  if (job.rank() != job.world_size() - 1) return endless(job, "all_reduce");
+  if (job.rank() != job.world_size() - 1) {
+    std::vector<int> others(static_cast<std::size_t>(job.world_size() - 1));
+    std::iota(others.begin(), others.end(), 0);
+    kolo::Group stay = job.group(others);
+    try {
+      endless(job, "all_reduce");
+    } catch (const kolo::KoloError&) {
+      // A rank that left at once would be the error of those that have not called yet.
+      stay_until_all_know(stay);
+      throw;
+    }
+  }
   if (by_exception) throw std::runtime_error("this rank has had enough");
   std::vector<float> values(1000);
   std::vector<kolo::Ticket> alone;
