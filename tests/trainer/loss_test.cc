@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "comm/base/error.h"
@@ -40,6 +41,18 @@ TEST(SoftmaxCrossEntropyTest, LargeLogitsDoNotOverflow) {
   const LossSums sums = evaluate(loss, {1e4f, -1e4f}, {1}, 1.0f);
   EXPECT_NEAR(sums.loss, 2e4, 1.0);
   EXPECT_TRUE(std::isfinite(loss.gradient()[0]));
+}
+
+TEST(SoftmaxCrossEntropyTest, NanOfAnyClassIsSeen) {
+  constexpr std::size_t kClasses = 19;
+  SoftmaxCrossEntropy loss({.rows = 1, .classes = kClasses});
+  for (std::size_t i = 0; i < kClasses; ++i) {
+    std::vector<float> logits(kClasses, 1.0f);
+    logits[i] = std::numeric_limits<float>::quiet_NaN();
+    const auto target = static_cast<std::int32_t>((i + 1) % kClasses);
+    EXPECT_TRUE(std::isnan(evaluate(loss, logits, {target}, 1.0f).loss)) << i;
+    for (const float gradient : loss.gradient()) EXPECT_TRUE(std::isnan(gradient)) << i;
+  }
 }
 
 TEST(SoftmaxCrossEntropyTest, PaddingHasNoGradient) {

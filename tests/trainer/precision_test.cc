@@ -133,6 +133,17 @@ TEST(LossScalerTest, ARestoredScalerGoesOnAsTheFirst) {
   EXPECT_EQ(first.state(), second.state());
 }
 
+TEST(LossScalerTest, OverflowsAtAFixedScaleCountOnInARestoredScaler) {
+  const LossScaler::Options options{.mode = Mode::kFixed, .scale = 1000.0f};
+  LossScaler first(options);
+  for (int step = 0; step + 1 < LossScaler::kMostOverflows; ++step) first.update(true);
+  LossScaler second(options);
+  second.restore(first.state());
+  EXPECT_TRUE(second.can_skip());
+  second.update(true);
+  EXPECT_FALSE(second.can_skip());
+}
+
 TEST(LossScalerTest, RefusesScalesThatAreNone) {
   for (const float scale : {0.0f, -2.0f, std::numeric_limits<float>::infinity(),
                             std::numeric_limits<float>::quiet_NaN()}) {

@@ -146,6 +146,7 @@ class SweepTest : public testing::Test {
     elif [ $steps != 8 ]; then mkdir $run/step-0000000$steps || exit 78
     fi
     [ $steps = 8 ] && x=${late:-$x}
+    echo "{\"step\":null,\"eval_loss\":0}" >> $run/metrics.jsonl
     echo "{\"step\":$steps,\"train_loss\":0.5}" >> $run/metrics.jsonl
     echo "{\"step\":$steps,\"eval_loss\":$x,\"eval_accuracy\":0.25}" >> $run/metrics.jsonl
   )";

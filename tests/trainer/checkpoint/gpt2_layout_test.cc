@@ -196,5 +196,18 @@ TEST_F(Gpt2LayoutTest, WeightsThatItCannotHoldAreNotExported) {
               HasSubstr("the layout gpt2 has no place for 'more'"));
 }
 
+TEST_F(Gpt2LayoutTest, AWeightThatIsNoMatrixIsNotExported) {
+  export_weights(model_.parameters(), ours_);
+  const SafetensorsFile read(ours_);
+  std::vector<StoredTensor> tensors = read.tensors();
+  for (StoredTensor& tensor : tensors) {
+    if (tensor.name == "block0.query_key_value.weight") tensor.shape = {48};
+  }
+  const std::filesystem::path flat = directory_.path() / "flat";
+  write_safetensors(flat, tensors, {});
+  EXPECT_THAT(data_error([&] { export_weights(flat, theirs_, gpt2_layout()); }),
+              HasSubstr("'block0.query_key_value.weight' has 1 dimensions"));
+}
+
 }  // namespace
 }  // namespace kolo::trainer
