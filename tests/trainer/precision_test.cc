@@ -97,7 +97,7 @@ TEST(LossScalerTest, DoublesAfterTwoThousandCleanStepsInARow) {
   EXPECT_EQ(scaler.scale(), 65536.0f);
   scaler.update(false);
   EXPECT_EQ(scaler.scale(), 131072.0f);
-  EXPECT_EQ(scaler.state().clean_steps, 0u);
+  EXPECT_EQ(scaler.state().steps, 0u);
 }
 
 TEST(LossScalerTest, AnOverflowStartsTheCountAnew) {
@@ -148,7 +148,7 @@ TEST(LossScalerTest, RefusesScalesThatAreNone) {
   for (const float scale : {0.0f, -2.0f, std::numeric_limits<float>::infinity(),
                             std::numeric_limits<float>::quiet_NaN()}) {
     EXPECT_THROW(LossScaler({.mode = Mode::kFixed, .scale = scale}), UsageError) << scale;
-    EXPECT_THROW(dynamic(1).restore({.scale = scale, .clean_steps = 0}), UsageError) << scale;
+    EXPECT_THROW(dynamic(1).restore({.scale = scale, .steps = 0}), UsageError) << scale;
   }
 }
 

@@ -74,7 +74,9 @@ void Tanh(const float* x, std::size_t count, float* y, float* slope) {
 float Exponentials(float* values, std::size_t count, float factor, float top) {
   return sum_over(count, [=](auto d, std::size_t i) HWY_ATTR {
     const auto centred = hn::Sub(hn::LoadU(d, values + i), hn::Set(d, top));
-    const auto result = hn::Exp(d, hn::Mul(centred, hn::Set(d, factor)));
+    const auto exponent = hn::Mul(centred, hn::Set(d, factor));
+    // NaN stays, while Highway's exp of it is 0.
+    const auto result = hn::IfThenElse(hn::IsNaN(exponent), exponent, hn::Exp(d, exponent));
     hn::StoreU(result, d, values + i);
     return result;
   });

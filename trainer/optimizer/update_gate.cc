@@ -31,11 +31,11 @@ UpdateGate::UpdateGate(const Options& options)
 
 void UpdateGate::visit_state(StateVisitor& visitor) {
   LossScaler::State state = scaler_.state();
-  std::uint64_t clean_steps = state.clean_steps;
+  std::uint64_t steps = state.steps;
   visitor.shared("loss_scale", state.scale);
-  visitor.shared("loss_scale.clean_steps", clean_steps);
+  visitor.shared("loss_scale.clean_steps", steps);
   if (!visitor.is_restoring()) return;
-  state.clean_steps = clean_steps;
+  state.steps = steps;
   scaler_.restore(state);
 }
 

@@ -24,17 +24,17 @@ LossScaler::LossScaler(const Options& options) : options_(options) {
 }
 
 bool LossScaler::can_skip() const {
-  if (options_.mode == Mode::kFixed) return overflows_in_a_row_ < kMostOverflows;
+  if (options_.mode == Mode::kFixed) return state_.steps < kMostOverflows;
   return options_.mode == Mode::kDynamic && state_.scale > kLeast;
 }
 
 void LossScaler::update(bool has_overflowed) {
-  overflows_in_a_row_ = has_overflowed ? overflows_in_a_row_ + 1 : 0;
+  if (options_.mode == Mode::kFixed) state_.steps = has_overflowed ? state_.steps + 1 : 0;
   if (options_.mode != Mode::kDynamic) return;
   if (has_overflowed) {
-    state_ = {.scale = std::max(kLeast, 0.5f * state_.scale), .clean_steps = 0};
-  } else if (++state_.clean_steps == options_.clean_steps_to_double) {
-    state_ = {.scale = std::min(kMost, 2.0f * state_.scale), .clean_steps = 0};
+    state_ = {.scale = std::max(kLeast, 0.5f * state_.scale), .steps = 0};
+  } else if (++state_.steps == options_.clean_steps_to_double) {
+    state_ = {.scale = std::min(kMost, 2.0f * state_.scale), .steps = 0};
   }
 }
 

@@ -33,7 +33,9 @@ class LossScaler {
   /// The state that a checkpoint stores.
   struct State {
     float scale = 1.0f;
-    std::size_t clean_steps = 0;  ///< Steps without overflow since the scale last changed.
+    /// Steps without overflow since a dynamic scale last changed; overflows in a row at a fixed
+    /// one.
+    std::size_t steps = 0;
     friend bool operator==(const State&, const State&) = default;
   };
 
@@ -61,7 +63,6 @@ class LossScaler {
  private:
   Options options_;
   State state_;
-  int overflows_in_a_row_ = 0;
 };
 
 /// Parses the dtype of the operands of a model's products: float32, bfloat16 or float16; see Note

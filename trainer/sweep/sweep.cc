@@ -143,11 +143,13 @@ void read_numbers(const std::filesystem::path& folder, std::size_t last_step, Sw
   std::ifstream in(folder / "metrics.jsonl");
   for (std::string line; std::getline(in, line);) {
     const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_object()) continue;
-    if (last_step > 0 && json.value("step", std::size_t{0}) > last_step) continue;
+    const auto at = json.is_object() ? json.find("step") : json.end();
+    if (at == json.end() || !at->is_number_unsigned()) continue;
+    const auto step = at->get<std::size_t>();
+    if (last_step > 0 && step > last_step) continue;
     if (const auto loss = number_in(json, "train_loss")) result.train_loss = loss;
     if (!json.contains("eval_loss")) continue;
-    result.steps = json.value("step", std::size_t{0});
+    result.steps = step;
     result.eval_loss = number_in(json, "eval_loss");
     for (const auto& [name, value] : json.items()) {
       if (!name.starts_with("eval_") || name == "eval_loss") continue;
