@@ -9,6 +9,7 @@
 #include "comm/base/error.h"
 #include "tests/trainer/finite_difference.h"
 #include "trainer/compute/device.h"
+#include "trainer/kernels/kernels.h"
 #include "trainer/layers/attention.h"
 #include "trainer/layers/elementwise.h"
 #include "trainer/layers/images.h"
@@ -72,6 +73,18 @@ TEST(ReluTest, NanStays) {
   const std::span<const float> output = layer.forward(input, {});
   for (std::size_t i = 0; i < output.size(); ++i) {
     EXPECT_EQ(std::isnan(output[i]), i == 2 || i == 18) << i;
+  }
+}
+
+TEST(LstmCells, NanOfAnyGateStays) {
+  constexpr std::size_t kWidth = 19;
+  for (std::size_t gate = 0; gate < 4; ++gate) {
+    std::vector<float> gates(4 * kWidth, 0.5f), cells(kWidth), squashed(kWidth), states(kWidth);
+    gates[gate * kWidth + 2] = std::numeric_limits<float>::quiet_NaN();
+    lstm_cells(gates, std::vector<float>(kWidth, 1.0f), kWidth, cells, squashed, states);
+    for (std::size_t j = 0; j < kWidth; ++j) {
+      EXPECT_EQ(std::isnan(states[j]), j == 2) << "gate " << gate << ", cell " << j;
+    }
   }
 }
 

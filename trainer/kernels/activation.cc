@@ -17,11 +17,16 @@ namespace kolo::trainer {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The greater of `v` and `least`. NaN stays, while the maximum of x86 would hide it.
+/// The result of a function of `v`, or NaN where `v` is NaN, which the maximum of x86 and Highway's
+/// exp and tanh would hide.
+template <class V>
+HWY_INLINE V keep_nan(V v, V result) {
+  return hn::IfThenElse(hn::IsNaN(v), v, result);
+}
+
 template <class D, class V>
-HWY_INLINE V at_least(D d, V v, float least) {
-  const auto bound = hn::Set(d, least);
-  return hn::IfThenElse(hn::Lt(v, bound), bound, v);
+HWY_INLINE V HyperbolicTangent(D d, V v) {
+  return keep_nan(v, hn::Tanh(d, v));
 }
 
 /// The logistic function 1 / (1 + exp(-v)).
@@ -29,15 +34,15 @@ template <class D, class V>
 HWY_INLINE V Logistic(D d, V v) {
   const auto one = hn::Set(d, 1.0f);
   // The result for v below -80 is negligible; clamping keeps exp from overflowing.
-  const auto exponent = hn::Neg(at_least(d, v, -80.0f));
-  return hn::Div(one, hn::Add(one, hn::Exp(d, exponent)));
+  const auto exponent = hn::Neg(hn::Max(v, hn::Set(d, -80.0f)));
+  return keep_nan(v, hn::Div(one, hn::Add(one, hn::Exp(d, exponent))));
 }
 
 void Relu(const float* x, std::size_t count, float* y, float* slope) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
     const auto v = hn::LoadU(d, x + i);
     const auto zero = hn::Zero(d);
-    hn::StoreU(at_least(d, v, 0.0f), d, y + i);
+    hn::StoreU(keep_nan(v, hn::Max(v, zero)), d, y + i);
     hn::StoreU(hn::IfThenElseZero(hn::Gt(v, zero), hn::Set(d, 1.0f)), d, slope + i);
   });
 }
@@ -63,7 +68,7 @@ void Gelu(const float* x, std::size_t count, float* y, float* slope) {
 
 void Tanh(const float* x, std::size_t count, float* y, float* slope) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    const auto result = hn::Tanh(d, hn::LoadU(d, x + i));
+    const auto result = HyperbolicTangent(d, hn::LoadU(d, x + i));
     hn::StoreU(result, d, y + i);
     hn::StoreU(hn::NegMulAdd(result, result, hn::Set(d, 1.0f)), d, slope + i);
   });
@@ -75,8 +80,7 @@ float Exponentials(float* values, std::size_t count, float factor, float top) {
   return sum_over(count, [=](auto d, std::size_t i) HWY_ATTR {
     const auto centred = hn::Sub(hn::LoadU(d, values + i), hn::Set(d, top));
     const auto exponent = hn::Mul(centred, hn::Set(d, factor));
-    // NaN stays, while Highway's exp of it is 0.
-    const auto result = hn::IfThenElse(hn::IsNaN(exponent), exponent, hn::Exp(d, exponent));
+    const auto result = keep_nan(exponent, hn::Exp(d, exponent));
     hn::StoreU(result, d, values + i);
     return result;
   });
@@ -134,10 +138,10 @@ void LstmRow(float* gates, const float* previous, std::size_t width, float* cell
     float* at = gates + j;
     const auto i = Logistic(d, hn::LoadU(d, at));
     const auto f = Logistic(d, hn::LoadU(d, at + width));
-    const auto g = hn::Tanh(d, hn::LoadU(d, at + 2 * width));
+    const auto g = HyperbolicTangent(d, hn::LoadU(d, at + 2 * width));
     const auto o = Logistic(d, hn::LoadU(d, at + 3 * width));
     const auto cell = hn::MulAdd(f, hn::LoadU(d, previous + j), hn::Mul(i, g));
-    const auto tanh = hn::Tanh(d, cell);
+    const auto tanh = HyperbolicTangent(d, cell);
     hn::StoreU(i, d, at);
     hn::StoreU(f, d, at + width);
     hn::StoreU(g, d, at + 2 * width);
