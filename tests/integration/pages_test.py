@@ -95,6 +95,37 @@ class Pages(unittest.TestCase):
                 with self.subTest(page=page.relative_to(ROOT), file=name):
                     self.assertTrue(any(place.exists() for place in places))
 
+    def test_tables_of_rooms_have_every_folder(self):
+        pages = [page for page in current_pages() if "\n| Room |" in page.read_text(encoding="utf-8")]
+        self.assertGreater(len(pages), 2)
+        for page in pages:
+            names = [file.relative_to(page.parent).parts for file in files("*") if page.parent in file.parents]
+            cells = re.findall(r"^\| (`[^|]*) \|", page.read_text(encoding="utf-8"), re.M)
+            with self.subTest(page=page.relative_to(ROOT)):
+                listed = re.findall(r"`(\w+)/`", " ".join(cells))
+                self.assertEqual(sorted(listed), sorted({name[0] for name in names if len(name) > 1}))
+
+    def test_pages_import_the_modules_of_kolo_that_they_use(self):
+        """`import kolo` does not import these."""
+        for page in current_pages():
+            text = " ".join(page.read_text(encoding="utf-8").split())
+            for module in set(re.findall(r"\bkolo\.(codec|horovod|jax|testing|torch)\.\w", text)):
+                with self.subTest(page=page.relative_to(ROOT), module=module):
+                    self.assertIn(f"import kolo.{module}", text)
+
+    def test_the_page_of_options_has_every_variable_that_is_read(self):
+        page = (ROOT / "docs" / "options.md").read_text(encoding="utf-8")
+        for file in files("*"):
+            name = file.relative_to(ROOT).as_posix()
+            if not name.startswith(PRODUCT) or file.suffix not in SOURCES:
+                continue
+            if name.startswith("tests/") or file.name == "options.cc":  # has the variables of tests, too
+                continue
+            for variable in re.findall(r'"KOLO_([A-Z_]+)"', file.read_text(encoding="utf-8")):
+                flag = variable.lower().replace("_", "-")
+                with self.subTest(file=name, variable=variable):
+                    self.assertTrue(f"`KOLO_{variable}`" in page or f"`--{flag}`" in page)
+
     def test_scripts_in_commands_exist_and_know_their_options(self):
         seen = 0
         for page in current_pages():
