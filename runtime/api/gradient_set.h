@@ -93,8 +93,8 @@ class GradientSet {
   /// divisor is `Divisor::kSamples`. Call it before the first `ready`, and between `wait` and
   /// `ready` whenever the number changes. `ready` then multiplies the gradient by that number in
   /// the calling thread, and `wait` divides the sum by the samples of all ranks that have the
-  /// gradient. The number need not be whole; for float16 gradients keep it near 1, for example
-  /// samples / usual samples. With zero samples the gradients count as zeros, whatever they hold.
+  /// gradient. The number need not be whole. With zero samples the gradients count as zeros,
+  /// whatever they hold.
   ///
   /// Errors: UsageError for another divisor, a negative or infinite number, and in the middle of an
   ///         iteration.
