@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tarfile
@@ -306,6 +307,40 @@ class Script(unittest.TestCase):
         self.program("tests/x/a_test", "echo '[  SKIPPED ] A.B'")
         self.assertEqual(self.run_script("--only", "tests").returncode, 1)
         self.assertIn("no test has passed", self.report()[1])
+
+    def test_a_long_program_of_tests_runs_in_shards_with_a_log_and_an_outcome_each(self):
+        self.play_gpu()
+        self.program("tests/x/trainer_cuda_models_test",
+                     """echo "[       OK ] $GTEST_SHARD_INDEX of $GTEST_TOTAL_SHARDS, $OMP_NUM_THREADS thread"
+                     [ "$GTEST_SHARD_INDEX" != 3 ]""")  # fmt: skip
+        self.program("tests/x/short_test", 'echo "[       OK ] ${GTEST_TOTAL_SHARDS-whole}"')
+        self.assertEqual(self.run_script("--only", "tests").returncode, 1)
+        report, _, left = self.report()
+        shards = [f"trainer_cuda_models_test-{shard}" for shard in range(8)]
+        failed = shards.pop(3)
+        self.assertEqual(report["tests"], {"passed": ["short_test", *shards], "failed": [failed], "skipped": []})
+        self.assertEqual(left(f"{shards[-1]}.txt"), "[       OK ] 7 of 8, 1 thread\n")
+        self.assertEqual(left("short_test.txt"), "[       OK ] whole\n")
+
+    def test_the_shorter_program_of_kernels_runs_first_and_the_other_even_if_it_fails(self):
+        self.play_gpu()
+        for name, status in (("kernel", 0), ("trainer", 1)):
+            self.program(f"bin/gpu_{name}_bench", f"echo {name} >>{self.folder}/order; exit {status}")
+        self.assertEqual(self.run_script("--only", "kernels").returncode, 1)
+        self.assertEqual((self.folder / "order").read_text(), "trainer\nkernel\n")
+
+    def test_the_time_to_import_torch_is_part_of_the_probe(self):
+        self.play_gpu()
+        python = shutil.which("python3")
+        self.tool("python3", f"""case "$*" in
+                  "-c import torch") sleep 1.1;;
+                  *gpu_probe.py*) echo "probe: $*";;
+                  *) exec {python} "$@";;
+                  esac""")
+        self.program("lib/libkolo.so.2", "")
+        self.assertEqual(self.run_script("--only", "probe").returncode, 0)
+        seconds = re.search(r"^probe: .* --seconds (\d+)$", self.report()[2]("probe.log"), re.MULTILINE)
+        self.assertIn(int(seconds[1]), range(10, 85))
 
     def test_runs_that_end_with_different_weights_have_failed(self):
         self.play_gpu()

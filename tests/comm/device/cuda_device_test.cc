@@ -2,6 +2,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -119,6 +122,34 @@ TEST_F(CudaDeviceTest, AStreamThatEndsFinishesItsWork) {
   released = true;
   while (!event->done()) std::this_thread::yield();
   EXPECT_EQ(std::memcmp(target.data(), source.data(), 64), 0);
+}
+
+TEST_F(CudaDeviceTest, MemoryThatGoesWhileWorkIsHeldDelaysNoOtherStream) {
+  std::atomic<bool> released{false};
+  CudaUnderTest under_test;
+  auto& device = static_cast<CudaDevice&>(under_test.device());
+  const auto held = device.make_stream(), other = device.make_stream();
+  const auto event = device.make_event();
+  const DeviceMemory source = device.allocate(64, MemoryKind::kDevice);
+  const DeviceMemory target = device.allocate(64, MemoryKind::kDevice);
+  DeviceMemory pinned = device.allocate(64, MemoryKind::kPinned);
+  DeviceMemory memory = device.allocate(64, MemoryKind::kDevice);
+  const std::vector<const void*> sources(2, source.data());
+  const auto work = [&] {
+    device.kernels().reduce(*other, DType::kUInt8, ReduceOp::kSum, target.data(), sources, 64, 1.0);
+    other->record(*event);
+    while (!event->done()) std::this_thread::yield();
+  };
+  work();  // loads the kernel
+
+  under_test.hold(*held, released);
+  pinned = {};
+  memory = {};
+  device.freeing()->finish();  // CUDA has freed them, or waits for the held work.
+  auto done = std::async(std::launch::async, work);
+  EXPECT_EQ(done.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  released = true;
+  done.get();
 }
 
 TEST_F(CudaDeviceTest, AStreamThatIsBeingCapturedIsRefusedAndItsCaptureGoesOn) {
