@@ -23,6 +23,7 @@ class CudaUnderTest final : public DeviceUnderTest {
   void advance() override { std::this_thread::yield(); }
   NativeStream as_callers(Stream& stream) override { return {stream.native()}; }
   void hold(Stream& stream, const std::atomic<bool>& released) override {
+    device_.freeing()->finish();  // Freeing memory may wait for the held work, and block CUDA.
     const auto wait = [](void* flag) {
       while (!static_cast<const std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
     };

@@ -148,6 +148,17 @@ class ModelTest : public CudaTest, public testing::WithParamInterface<ModelCase>
     return widened;
   }
 
+  // Buffers are not among them: each training pass changes running statistics.
+  static std::vector<std::vector<float>> values_of(CudaModel& model) {
+    model.download_parameters();
+    std::vector<std::vector<float>> values;
+    for (std::size_t i = 0; i < model.parameters().size(); ++i) {
+      const auto value = model.parameters()[i].value();
+      values.emplace_back(value.begin(), value.end());
+    }
+    return values;
+  }
+
   // Returns the parameters after `steps` steps of AdamW, each of `passes` equal passes.
   std::vector<std::vector<float>> train(const CudaModelOptions& options, int steps,
                                         std::size_t passes = 1, DType gradients = DType::kFloat32) {
@@ -161,13 +172,7 @@ class ModelTest : public CudaTest, public testing::WithParamInterface<ModelCase>
       }
       optimizer.step({.lr = 1e-3f, .clip_norm = 1.0});
     }
-    model->download_parameters();
-    std::vector<std::vector<float>> values;
-    for (std::size_t i = 0; i < model->parameters().size(); ++i) {
-      const auto value = model->parameters()[i].value();
-      values.emplace_back(value.begin(), value.end());
-    }
-    return values;
+    return values_of(*model);
   }
 
   std::vector<std::uint8_t> pixels_;
@@ -384,21 +389,19 @@ TEST_P(ModelTest, AnOverflowSkipsTheUpdateAndIsReported) {
   const auto model = c().on_device(*device_, {.dtype = DType::kFloat16});
   model->own_gradients();
   CudaOptimizer optimizer(model->device_parameters(), "adamw", {});
-  const std::uint64_t hash = model->parameters().hash();
+  const auto initial = values_of(*model);
   LossFactors huge = factors();
   huge.loss_scale = 1e30f;
   model->forward_backward(inputs(), targets(), huge);
   optimizer.step({.lr = 1e-3f, .gradient_scale = 1e-30f});
   EXPECT_TRUE(optimizer.report().is_skipped);
-  model->download_parameters();
-  EXPECT_EQ(model->parameters().hash(), hash);
+  EXPECT_EQ(values_of(*model), initial);
 
   model->forward_backward(inputs(), targets(), factors());
   optimizer.step({.lr = 1e-3f});
   EXPECT_FALSE(optimizer.report().is_skipped);
   EXPECT_EQ(optimizer.report().steps, 1u);
-  model->download_parameters();
-  EXPECT_NE(model->parameters().hash(), hash);
+  EXPECT_NE(values_of(*model), initial);
 }
 
 TEST_P(ModelTest, MisuseIsAnErrorAtTheCall) {

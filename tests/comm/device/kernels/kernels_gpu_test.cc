@@ -122,10 +122,13 @@ TEST_F(ReduceGpuTest, LaunchesTakeNoDeviceMemory) {
   reduce();  // loads the kernel
   settle();
   const AllocationCounts counts = device->allocation_counts();
-  std::size_t free_before = 0, free_after = 0, total = 0;
-  ASSERT_EQ(cudaMemGetInfo(&free_before, &total), cudaSuccess);
-  for (int i = 0; i < 100; ++i) reduce();
-  ASSERT_EQ(cudaMemGetInfo(&free_after, &total), cudaSuccess);
+  // Other programs may use the GPU, so one undisturbed try is enough.
+  std::size_t free_before = 0, free_after = 1, total = 0;
+  for (int tries = 0; tries < 20 && free_after != free_before; ++tries) {
+    ASSERT_EQ(cudaMemGetInfo(&free_before, &total), cudaSuccess);
+    for (int i = 0; i < 100; ++i) reduce();
+    ASSERT_EQ(cudaMemGetInfo(&free_after, &total), cudaSuccess);
+  }
   EXPECT_EQ(free_after, free_before);
   EXPECT_EQ(device->allocation_counts().allocations, counts.allocations);
 }
