@@ -144,8 +144,8 @@ int run(const std::vector<Measurement>& measurements, const std::string& only,
   for (const Measurement& measure : measurements) {
     if (!only.empty() && only != measure.name) continue;
     for (const KernelTime& time : measure.measure(bench)) report.add(time);
-  }
-  if (!json_file.empty()) {
+    if (json_file.empty()) continue;
+    // After each measurement, so that a program that runs out of time leaves what it has.
     const nlohmann::json json = {{"device", device.describe()},
                                  {"copy_gb_per_s", report.copy_speed / 1e3},
                                  {"buffer_mib", mebibytes},

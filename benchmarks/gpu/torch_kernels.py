@@ -21,11 +21,12 @@ REPEATS = 25
 
 
 class Bench:
-    """Times operations on one device and collects their rows. `bytes` is the size of a buffer."""
+    """Times operations on one device and writes their rows to `file`. `bytes` is the size of a buffer."""
 
-    def __init__(self, device, size):
+    def __init__(self, device, size, file):
         self.device = torch.device(device)
         self.bytes = size
+        self.file = file
         self.rows = []
         self.copy_speed = None
         self.generator = torch.Generator(self.device).manual_seed(1)
@@ -66,6 +67,10 @@ class Bench:
         row = {"system": "torch", "kernel": kernel, "bytes": int(traffic), "us": us, "floor_us": floor_us}
         self.rows.append(row | {"share_of_copy": floor_us / us})
         print(f"{kernel:48} {us:>12.1f} us {floor_us / us:>7.3f} of the copy", flush=True)
+        if self.file:
+            report = {"copy_gb_per_s": self.copy_speed / 1e3, "buffer_mib": self.bytes >> 20, "rows": self.rows}
+            with open(self.file, "w", encoding="utf-8") as out:
+                json.dump(report, out, indent=1)
 
 
 def gpt_counts():
@@ -173,7 +178,7 @@ def main():
     parser.add_argument("--mib", type=int, default=256, help="size of a buffer in MiB")
     arguments = parser.parse_args()
 
-    bench = Bench(arguments.device, arguments.mib << 20)
+    bench = Bench(arguments.device, arguments.mib << 20, arguments.json)
     bench.measure_copy()
     print(f"# copy inside the device: {bench.copy_speed / 1e3:.0f} GB/s, read and written", flush=True)
     sets = tensor_sets(bench.bytes)
@@ -188,10 +193,6 @@ def main():
     optimizer(bench)
     for width in (768, 4096):
         layer_norm(bench, width)
-    if arguments.json:
-        report = {"copy_gb_per_s": bench.copy_speed / 1e3, "buffer_mib": arguments.mib, "rows": bench.rows}
-        with open(arguments.json, "w", encoding="utf-8") as out:
-            json.dump(report, out, indent=1)
 
 
 if __name__ == "__main__":
