@@ -14,6 +14,9 @@ carried_packages=(
   ocl-icd-libopencl1
 )
 
+# Programs of tests that alone would take longer than their part: in how many processes each runs, side by side.
+declare -A shards=([trainer_cuda_models_test]=8)
+
 built_programs=(bin/kolo-bench bin/kolo-train bin/gpu_kernel_bench bin/gpu_trainer_bench lib/libkolo.so.2)
 built_targets=(gpu_tests kolo-bench kolo-train gpu_kernel_bench gpu_trainer_bench kolo_c)
 
@@ -156,19 +159,29 @@ one, two = (json.load(open(name))["weights_hash"] for name in sys.argv[1:])
 sys.exit(0 if one == two else f"two runs end with different weights: {one}, {two}")' "$KOLO_GPU_WORK"/two-ranks-{1,2}.json
 }
 
-# Each program of tests has a line in tests.tsv: its name, and how it ended. They stay in the process group of the part.
+# run_test TEST NAME: runs a program of tests, in the process group of the part. Its output is NAME.txt, and tests.tsv
+# has a line for it: NAME, and how it ended.
+run_test() {
+  local outcome=passed output=$KOLO_GPU_WORK/$2.txt
+  timeout --foreground 70 "$programs/$1" >"$output" 2>&1 || outcome="failed ($?)"
+  if ! grep -q '  OK ]' "$output" && [[ $outcome == passed ]]; then outcome=skipped; fi
+  if [[ $outcome == failed* ]]; then tail -n 40 "$output"; fi
+  printf '%s\t%s\n' "$2" "$outcome" >>"$KOLO_GPU_WORK/tests.tsv"
+}
+
 part_tests() {
-  local test name
+  local test name shard
+  export OMP_NUM_THREADS=1  # as in CTest; the programs run side by side
   : >"$KOLO_GPU_WORK/tests.tsv"
   for test in $(cd "$programs" && find tests -type f -name '*_test' | sort); do
     name=${test##*/}
-    (
-      outcome=passed
-      timeout --foreground 70 "$programs/$test" >"$KOLO_GPU_WORK/$name.txt" 2>&1 || outcome="failed ($?)"
-      if ! grep -q '  OK ]' "$KOLO_GPU_WORK/$name.txt" && [[ $outcome == passed ]]; then outcome=skipped; fi
-      if [[ $outcome == failed* ]]; then tail -n 40 "$KOLO_GPU_WORK/$name.txt"; fi
-      printf '%s\t%s\n' "$name" "$outcome" >>"$KOLO_GPU_WORK/tests.tsv"
-    ) &
+    if [[ -z ${shards[$name]-} ]]; then
+      run_test "$test" "$name" &
+    else
+      for ((shard = 0; shard < ${shards[$name]}; shard++)); do
+        GTEST_TOTAL_SHARDS=${shards[$name]} GTEST_SHARD_INDEX=$shard run_test "$test" "$name-$shard" &
+      done
+    fi
   done
   wait
   grep -qP '\tpassed$' "$KOLO_GPU_WORK/tests.tsv" || die "no test has passed"
@@ -189,12 +202,12 @@ part_sanitizer() {
   return "$status"
 }
 
+# The shorter program first; the other one even if that fails.
 part_kernels() {
-  local bench trainer
-  bench=$(program bin/gpu_kernel_bench)
-  "$bench" --json "$KOLO_GPU_WORK/kernels.json"
-  trainer=$(program bin/gpu_trainer_bench)
-  "$trainer" --json "$KOLO_GPU_WORK/trainer-kernels.json"
+  local bench status=0
+  bench=$(program bin/gpu_trainer_bench) && "$bench" --json "$KOLO_GPU_WORK/trainer-kernels.json" || status=$?
+  bench=$(program bin/gpu_kernel_bench) && "$bench" --json "$KOLO_GPU_WORK/kernels.json" || status=$?
+  return "$status"
 }
 
 has_torch() { python3 -c 'import torch' 2>/dev/null; }
@@ -238,7 +251,8 @@ part_probe() {
   has_torch || skip "PyTorch is not on this machine"
   local library
   library=$(program lib/libkolo.so.2)
-  KOLO_LIBRARY=$library python3 -B scripts/lib/gpu_probe.py --seconds $((limit[probe] - 5))
+  # SECONDS is what importing torch has taken.
+  KOLO_LIBRARY=$library python3 -B scripts/lib/gpu_probe.py --seconds $((limit[probe] - 5 - SECONDS))
 }
 
 part_train() {
