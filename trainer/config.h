@@ -70,6 +70,7 @@ struct Config : ModelOptions {
   std::string gradients = "auto";     ///< See `gradient_dtype`.
   std::string loss_scale = "auto";    ///< See `parse_loss_scale`.
   bool cuda_graph = false;  ///< Whether the kernels of a GPU step are recorded once and replayed.
+  std::string attention = "auto";  ///< How a GPU computes attention; see `cuda::AttentionMode`.
 
   std::string shape;                      ///< A name in `ModelEntry::shapes`; empty: none.
   std::size_t context = 64;               ///< Tokens per sample of gpt.
@@ -220,6 +221,9 @@ inline std::vector<ConfigOption> learning_options(Config& c) {
        "(dynamic for --precision float16); all ranks skip a step that overflows"},
       {"--cuda-graph", &c.cuda_graph, kAny, kOfRank,
        "on: record the kernels of a step once and replay them (with --device cuda)"},
+      {"--attention", &c.attention, Choices{"auto", "fused", "products"}, kNewer,
+       "gpt with --device cuda: fused: by cuDNN, without scores in memory; products: by matrix "
+       "products; auto: fused with 16-bit --precision where cuDNN can"},
   };
 }
 

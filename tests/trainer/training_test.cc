@@ -297,6 +297,7 @@ TEST(TrainingErrorsTest, WhatTheProcessorDoesNotOfferIsAConfigurationError) {
            [](Config& c) { c.precision = "bfloat16"; });
   }
   expect("--cuda-graph on: needs --device cuda", [](Config& c) { c.cuda_graph = true; });
+  expect("--attention fused: needs --device cuda", [](Config& c) { c.attention = "fused"; });
   // No machine has that many GPUs, and builds without CUDA support none.
   expect("device 'cuda:4711'", [](Config& c) { c.runtime.device = "cuda:4711"; });
 }

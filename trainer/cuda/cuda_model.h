@@ -21,6 +21,7 @@
 #include "trainer/compute/device.h"
 #include "trainer/cuda/compute/context.h"
 #include "trainer/cuda/kernels/softmax.h"
+#include "trainer/cuda/layers/attention.h"
 #include "trainer/cuda/parameters.h"
 #include "trainer/data/dataset.h"
 #include "trainer/loss/loss.h"
@@ -39,6 +40,7 @@ struct CudaModelOptions {
   /// moments and sums within products are always float32.
   DType dtype = DType::kBFloat16;
   LaunchMode launch = LaunchMode::kEager;
+  AttentionMode attention = AttentionMode::kAuto;
   MakeParameterPlan plan = plan_parameters;
   /// For kGraph: the number of bytes of gradients after which a graph ends. Hooks of these
   /// gradients run after the launch of the graph. Smaller values overlap more computation with

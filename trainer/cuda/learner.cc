@@ -85,10 +85,19 @@ kolo::Device& device_of(const Runtime& runtime) {
   return *runtime.device();
 }
 
+AttentionMode attention_mode(const Config& config) {
+  if (config.attention == "auto") return AttentionMode::kAuto;
+  if (config.model != "gpt") {
+    throw_config_error(fmt::format("--attention {}: needs --model gpt", config.attention));
+  }
+  return config.attention == "fused" ? AttentionMode::kFused : AttentionMode::kProducts;
+}
+
 CudaModelOptions model_options(const Config& config, const Runtime& runtime) {
   CudaModelOptions options;
   options.dtype = parse_precision(config.precision);
   options.launch = config.cuda_graph ? LaunchMode::kGraph : LaunchMode::kEager;
+  options.attention = attention_mode(config);
   options.plan = parameter_plan(config, runtime);
   return options;
 }

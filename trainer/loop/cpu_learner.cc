@@ -47,6 +47,9 @@ DType offered_precision(const Config& config) {
 
 const Config& require_offered(const Config& config) {
   if (config.cuda_graph) throw_config_error("--cuda-graph on: needs --device cuda");
+  if (config.attention != "auto") {
+    throw_config_error("--attention " + config.attention + ": needs --device cuda");
+  }
   return config;
 }
 

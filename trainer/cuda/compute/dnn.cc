@@ -12,12 +12,6 @@
 namespace kolo::trainer::cuda {
 namespace {
 
-cudnnDataType_t dnn_type(DType dtype) {
-  if (dtype == DType::kBFloat16) return CUDNN_DATA_BFLOAT16;
-  if (dtype == DType::kFloat16) return CUDNN_DATA_HALF;
-  return CUDNN_DATA_FLOAT;
-}
-
 // Makes the descriptor of a contiguous tensor [images, height, width, channels].
 TensorDescriptor make_images(DType dtype, std::size_t images, std::size_t height, std::size_t width,
                              std::size_t channels) {
@@ -109,6 +103,12 @@ void check_dnn(cudnnStatus_t status, std::string_view call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   throw KoloError({.code = ErrorCode::kInternal,
                    .what = fmt::format("{}: {}", call, cudnnGetErrorString(status))});
+}
+
+cudnnDataType_t dnn_type(DType dtype) {
+  if (dtype == DType::kBFloat16) return CUDNN_DATA_BFLOAT16;
+  if (dtype == DType::kFloat16) return CUDNN_DATA_HALF;
+  return CUDNN_DATA_FLOAT;
 }
 
 cudnnHandle_t Dnn::handle() {

@@ -16,6 +16,9 @@ namespace kolo::trainer::cuda {
 /// Throws KoloError with cuDNN's text if `status` is an error.
 void check_dnn(cudnnStatus_t status, std::string_view call);
 
+/// Returns cuDNN's name of a dtype of activations.
+cudnnDataType_t dnn_type(DType dtype);
+
 /// How UniqueHandle closes a cuDNN handle: with `kDestroy`.
 template <typename Handle, auto kDestroy>
 struct DnnTraits {

@@ -1,108 +1,14 @@
 #include "trainer/cuda/layers/transformer.h"
 
-#include <cmath>
-
-#include "comm/base/check.h"
 #include "trainer/cuda/kernels/embedding.h"
 #include "trainer/cuda/kernels/layer_norm.h"
-#include "trainer/cuda/kernels/softmax.h"
 
 namespace kolo::trainer::cuda {
 namespace {
 
-enum Part : std::size_t { kQuery, kKey, kValue };
-
-HeadShape head_shape(const SelfAttention::Options& o, std::size_t parts) {
-  check(o.width % o.heads == 0, "the number of heads divides the width");
-  return {.parts = parts,
-          .sequences = o.sequences,
-          .length = o.length,
-          .heads = o.heads,
-          .head_width = o.width / o.heads};
-}
-
-std::size_t score_count(const SelfAttention::Options& o) {
-  return o.sequences * o.heads * o.length * o.length;
-}
-
 std::size_t rows_of(const SelfAttention::Options& o) { return o.sequences * o.length; }
 
 }  // namespace
-
-AttentionScratch::AttentionScratch(Context& context, const SelfAttention::Options& options)
-    : heads(context.activations(head_shape(options, 1).count())),
-      split_gradients(context.activations(head_shape(options, 3).count())),
-      score_gradients(context.activations(score_count(options))) {}
-
-Attention::Attention(Context& context, AttentionScratch& scratch,
-                     const SelfAttention::Options& options)
-    : context_(context),
-      scratch_(scratch),
-      packed_(head_shape(options, 3)),
-      single_(head_shape(options, 1)),
-      matrices_(options.sequences * options.heads),
-      factor_(1.0f / std::sqrt(static_cast<float>(packed_.head_width))),
-      split_(context.activations(packed_.count())),
-      weights_(context.activations(score_count(options))),
-      scores_(plan(options.length, options.length, packed_.head_width, Layout::kPlain,
-                   Layout::kTransposed)),
-      mix_(
-          plan(options.length, packed_.head_width, options.length, Layout::kPlain, Layout::kPlain)),
-      unmix_(plan(options.length, packed_.head_width, options.length, Layout::kTransposed,
-                  Layout::kPlain)) {}
-
-const Blas::Plan* Attention::plan(std::size_t rows, std::size_t columns, std::size_t depth,
-                                  Layout a, Layout b) {
-  return &context_.blas.get({.rows = rows,
-                             .columns = columns,
-                             .depth = depth,
-                             .a = a,
-                             .b = b,
-                             .operand = context_.dtype(),
-                             .result = context_.dtype(),
-                             .batch = matrices_,
-                             .epilogue = Epilogue::kNone});
-}
-
-void Attention::multiply(const Blas::Plan* plan, const void* a, const void* b, void* d,
-                         float alpha) {
-  context_.blas.run(*plan, {.a = a, .b = b, .d = d, .alpha = alpha});
-}
-
-std::byte* Attention::part(const DeviceMemory& memory, std::size_t index) const {
-  return memory.data() + index * single_.count() * size_of(context_.dtype());
-}
-
-void Attention::forward(const void* packed, void* y) {
-  const NativeStream stream = context_.stream();
-  split_heads(stream, context_.dtype(), packed_, packed, split_.data());
-  // The factor is applied before the result is rounded, so that float16 does not overflow.
-  multiply(scores_, part(split_, kQuery), part(split_, kKey), weights_.data(), factor_);
-  causal_softmax(stream, {.dtype = context_.dtype(),
-                          .matrices = matrices_,
-                          .length = single_.length,
-                          .scores = weights_.data()});
-  multiply(mix_, weights_.data(), part(split_, kValue), scratch_.heads.data());
-  join_heads(stream, context_.dtype(), single_, scratch_.heads.data(), y);
-}
-
-void Attention::backward(const void* dy, void* packed_gradient) {
-  const NativeStream stream = context_.stream();
-  std::byte* const heads = scratch_.heads.data();
-  std::byte* const scores = scratch_.score_gradients.data();
-  const DeviceMemory& gradients = scratch_.split_gradients;
-  split_heads(stream, context_.dtype(), single_, dy, heads);
-  multiply(unmix_, weights_.data(), heads, part(gradients, kValue));
-  multiply(scores_, heads, part(split_, kValue), scores);
-  causal_softmax_backward(stream, {.dtype = context_.dtype(),
-                                   .matrices = matrices_,
-                                   .length = single_.length,
-                                   .weights = weights_.data(),
-                                   .gradient = scores});
-  multiply(mix_, scores, part(split_, kKey), part(gradients, kQuery), factor_);
-  multiply(unmix_, scores, part(split_, kQuery), part(gradients, kKey), factor_);
-  join_heads(stream, context_.dtype(), packed_, gradients.data(), packed_gradient);
-}
 
 LayerNorm::LayerNorm(Context& context, DeviceParameters& parameters, const std::string& name,
                      std::size_t rows, std::size_t width)
@@ -186,9 +92,9 @@ void Embedding::backward(const std::int32_t* tokens, const std::int32_t* order, 
   parameters_.ready(token_);
 }
 
-BlockScratch::BlockScratch(Context& context, const SelfAttention::Options& options)
-    : attention(context, options),
-      packed(context.activations(3 * rows_of(options) * options.width)),
+BlockScratch::BlockScratch(Context& context, const SelfAttention::Options& options,
+                           AttentionMode mode)
+    : attention(context, options, mode),
       wide(context.activations(4 * rows_of(options) * options.width)),
       narrow(context.activations(rows_of(options) * options.width)),
       middle(context.activations(rows_of(options) * options.width)) {}
@@ -231,8 +137,8 @@ TransformerBlock::TransformerBlock(Context& context, DeviceParameters& parameter
 const void* TransformerBlock::forward(const void* x) {
   x_ = x;
   attention_norm_.forward(x, attention_input_.data());
-  query_key_value_.forward({.x = attention_input_.data(), .y = scratch_.packed.data()});
-  attention_.forward(scratch_.packed.data(), attended_.data());
+  query_key_value_.forward({.x = attention_input_.data(), .y = attention_.inputs()});
+  attention_.forward(attended_.data());
   project_.forward({.x = attended_.data(), .y = middle_.data(), .before = nullptr, .residual = x});
   inner_norm_.forward(middle_.data(), inner_input_.data());
   expand_.forward({.x = inner_input_.data(), .y = inner_.data(), .before = expanded_.data()});
@@ -242,7 +148,6 @@ const void* TransformerBlock::forward(const void* x) {
 }
 
 void TransformerBlock::backward(void* gradient) {
-  void* const packed = scratch_.packed.data();
   void* const wide = scratch_.wide.data();
   void* const narrow = scratch_.narrow.data();
   void* const middle = scratch_.middle.data();
@@ -253,7 +158,7 @@ void TransformerBlock::backward(void* gradient) {
   inner_norm_.backward({.dy = narrow, .x = middle_.data(), .residual = gradient, .dx = middle});
   project_.backward_parameters(attended_.data(), middle);
   project_.backward_input(middle, narrow);
-  attention_.backward(narrow, packed);
+  const void* const packed = attention_.backward(attended_.data(), narrow);
   query_key_value_.backward_parameters(attention_input_.data(), packed);
   query_key_value_.backward_input(packed, narrow);
   attention_norm_.backward({.dy = narrow, .x = x_, .residual = middle, .dx = gradient});

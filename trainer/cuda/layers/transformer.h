@@ -5,55 +5,12 @@
 #include <string>
 
 #include "trainer/cuda/compute/context.h"
-#include "trainer/cuda/kernels/layouts.h"
+#include "trainer/cuda/layers/attention.h"
 #include "trainer/cuda/layers/linear.h"
 #include "trainer/cuda/parameters.h"
 #include "trainer/layers/attention.h"
 
 namespace kolo::trainer::cuda {
-
-/// Scratch memory that the attention layers of a model share.
-struct AttentionScratch {
-  AttentionScratch(Context& context, const SelfAttention::Options& options);
-
-  DeviceMemory heads;            ///< Output or its gradient by head, [sequences · heads, length,
-                                 ///< head_width].
-  DeviceMemory split_gradients;  ///< [3, sequences · heads, length, head_width]
-  DeviceMemory score_gradients;  ///< [sequences · heads, length, length]
-};
-
-/// Causal scaled dot-product attention, as in trainer/layers/attention.h. Products of all heads are
-/// computed as one batch.
-///
-/// Shape: as in that file, of the context's dtype. `scratch` and `context` outlive this layer.
-class Attention {
- public:
-  Attention(Context& context, AttentionScratch& scratch, const SelfAttention::Options& options);
-
-  /// Computes `y`, [rows, width], from `packed`, [rows, 3 · width], which `backward` does not read.
-  void forward(const void* packed, void* y);
-  void backward(const void* dy, void* packed_gradient);
-
- private:
-  // The plan of products of [rows, depth] and [depth, columns] matrices, batched over all heads.
-  const Blas::Plan* plan(std::size_t rows, std::size_t columns, std::size_t depth, Layout a,
-                         Layout b);
-  void multiply(const Blas::Plan* plan, const void* a, const void* b, void* d, float alpha = 1.0f);
-  // Query, key or value in memory that holds all three.
-  std::byte* part(const DeviceMemory& memory, std::size_t index) const;
-
-  Context& context_;
-  AttentionScratch& scratch_;
-  HeadShape packed_;
-  HeadShape single_;
-  std::size_t matrices_;
-  float factor_;              // 1 / sqrt(head_width)
-  DeviceMemory split_;        // [3, sequences · heads, length, head_width]
-  DeviceMemory weights_;      // [sequences · heads, length, length]
-  const Blas::Plan* scores_;  // scores, and the gradient of the weights
-  const Blas::Plan* mix_;     // weights times values, and score gradients times keys
-  const Blas::Plan* unmix_;   // like mix_, with the left operand transposed
-};
 
 /// Layer norm: scales each row to mean 0 and variance 1, then applies a learnt gain and bias.
 ///
@@ -114,10 +71,10 @@ class Embedding {
 
 /// Scratch memory that the blocks of a model share.
 struct BlockScratch {
-  BlockScratch(Context& context, const SelfAttention::Options& options);
+  BlockScratch(Context& context, const SelfAttention::Options& options,
+               AttentionMode mode = AttentionMode::kAuto);
 
   AttentionScratch attention;
-  DeviceMemory packed;  ///< Query, key and value, or their gradients, [rows, 3 · width].
   DeviceMemory wide;    ///< Gradient in the inner layer, [rows, 4 · width].
   DeviceMemory narrow;  ///< Gradient within a branch, [rows, width].
   DeviceMemory middle;  ///< Gradient between the branches, [rows, width].

@@ -24,10 +24,10 @@ SelfAttention::Options attention_options(const Gpt::Options& o) {
 /// The Gpt of trainer/models/gpt.h on a CUDA device.
 class CudaGpt final : public CudaModel {
  public:
-  CudaGpt(Base base, const Gpt::Options& o)
+  CudaGpt(Base base, const Gpt::Options& o, AttentionMode attention)
       : CudaModel(std::move(base)),
         rows_(o.sequences * o.context),
-        scratch_(context(), attention_options(o)),
+        scratch_(context(), attention_options(o), attention),
         embedding_(context(), device_parameters(), device_parameters().of("embedding.token"),
                    device_parameters().of("embedding.position"),
                    {.sequences = o.sequences, .length = o.context, .width = o.model.width}),
@@ -96,7 +96,7 @@ std::unique_ptr<CudaModel> make_gpt(kolo::Device& device, const Gpt::Options& sh
   trainer::Device processor;
   return make_model<CudaGpt>(device, options, Gpt(processor, host).parameters(),
                              {.inputs = rows, .vocabulary = shape.tokens, .rows = rows},
-                             shape.tokens, logits_stride(shape), shape);
+                             shape.tokens, logits_stride(shape), shape, options.attention);
 }
 
 }  // namespace kolo::trainer::cuda
