@@ -23,8 +23,8 @@ built_targets=(gpu_tests kolo-bench kolo-train gpu_kernel_bench gpu_trainer_benc
 # The most important part first: a part without time left does not start. The sum of the limits is the default budget.
 parts=(all-reduce two-ranks tests probe nccl hierarchy train torch-train kernels torch-kernels collectives sanitizer)
 declare -A limit=(
-  [all-reduce]=30 [two-ranks]=40 [tests]=75 [probe]=90 [nccl]=40 [hierarchy]=20 [train]=20 [torch-train]=50
-  [kernels]=65 [torch-kernels]=25 [collectives]=30 [sanitizer]=35
+  [all-reduce]=30 [two-ranks]=40 [tests]=75 [probe]=90 [nccl]=40 [hierarchy]=20 [train]=25 [torch-train]=50
+  [kernels]=65 [torch-kernels]=25 [collectives]=30 [sanitizer]=30
 )
 declare -A title=(
   [all-reduce]="all-reduce by NCCL, 2 ranks on one GPU"
@@ -36,7 +36,7 @@ declare -A title=(
   [nccl]="device collectives, 2 and 4 ranks on one GPU"
   [hierarchy]="hierarchical all-reduce, 2 nodes x 2 ranks on one GPU"
   [probe]="captures, torch over kolo, opposite orders, foreign memory, kill -9: 4 ranks on one GPU"
-  [train]="kolo-train, GPT in bfloat16"
+  [train]="kolo-train, GPT in bfloat16, with fused attention and without"
   [torch-train]="the same GPT in PyTorch, eager and compiled"
   [sanitizer]="compute-sanitizer on the kernel tests"
 )
@@ -257,9 +257,10 @@ part_probe() {
 
 part_train() {
   local train
+  local -a job=(--model gpt --device cuda --precision bfloat16 --data "$root/comm" --sample 0 "${gpt[@]}")
   train=$(program bin/kolo-train)
-  "$train" --model gpt --device cuda --precision bfloat16 --data "$root/comm" --sample 0 "${gpt[@]}" \
-    --json "$KOLO_GPU_WORK/train.json"
+  "$train" "${job[@]}" --json "$KOLO_GPU_WORK/train.json"
+  "$train" "${job[@]}" --attention products --json "$KOLO_GPU_WORK/train-products.json"
 }
 
 part_torch_train() {

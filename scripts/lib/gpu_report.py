@@ -6,7 +6,7 @@
 FOLDER holds parts.tsv (a line per part that ended: name, exit status or "none", seconds, limit, title),
 machine.txt ("key<TAB>value"), PART.log, tests.tsv (a line per program of tests: name, "passed", "skipped" or "failed
 (STATUS)"), and what programs wrote: kernels.json, trainer-kernels.json, torch-kernels.json, collective-COMMAND.json,
-hierarchy.json, two-ranks-1.json, train.json, torch-train.json. Anything may be missing or cut short; then the report
+hierarchy.json, two-ranks-1.json, train.json, train-products.json, torch-train.json. Anything may be missing or cut short; then the report
 says so and shows the rest. Writes NAME.json and NAME.md and prints a summary. Exit status 0 if no part failed or ran
 out of time.
 """
@@ -150,7 +150,8 @@ def read_copies(folder, problems):
 def training_rows(folder, problems):
     rows = []
     fields = ("step_ms", "compute_ms", "tokens_per_s", "train_loss", "steps", "precision", "device", "weights_hash")
-    for system, name in (("kolo", "train.json"), ("kolo, a small GPT, 2 ranks on one GPU", "two-ranks-1.json")):
+    for system, name in (("kolo", "train.json"), ("kolo, attention by products", "train-products.json"),
+                         ("kolo, a small GPT, 2 ranks on one GPU", "two-ranks-1.json")):
         kolo = read_json(folder / name, problems)
         if isinstance(kolo, dict):
             rows.append({"system": system} | {field: kolo.get(field) for field in fields})

@@ -87,6 +87,7 @@ class Report(unittest.TestCase):
         self.leave("collective-all-gather.json", json.dumps(GATHER))
         self.leave("collective-scatter.json", json.dumps(SCATTER))
         self.leave("train.json", json.dumps(TRAIN))
+        self.leave("train-products.json", json.dumps({**TRAIN, "step_ms": 71.5}))
         self.leave("two-ranks-1.json", json.dumps(TWO_RANKS))
         self.leave("torch-train.json", json.dumps(TORCH_TRAIN))
 
@@ -128,6 +129,7 @@ class Report(unittest.TestCase):
             "cub::DeviceMemcpy::Batched 300.0, PyTorch 500.0 (50 %) |",
             "| layer norm forward, bfloat16, 1 x 768 | – | – |  |  |  | PyTorch 100.0 (75 %) |",
             "| kolo, a small GPT, 2 ranks on one GPU |  | 420.50 | 4870 |",
+            "| kolo, attention by products |  | 71.50 | 133747 |",
             "| torch eager | 121500000 | 72.50 | 113000 |",
             "| 1048576 | hierarchical:native,ring | 4 | 2 | 51234.5 | 524288 | 0 |",
             "| scatter | 4096 | nccl | default | 2 | 9000.0 | 3 |",
