@@ -256,11 +256,7 @@ constexpr auto swap_two = [](Step& step, Schedule&, std::mt19937&) {
 constexpr auto drop = [](Step& step, Schedule&, std::mt19937&) { disarm(step); };
 
 constexpr Mutation kMutations[] = {
-    {"drop_step",
-     [](const Step& step) {
-       return step.kind == StepKind::kCodec && step.verb != CodecVerb::kInspect;
-     },
-     drop},
+    {"drop_step", [](const Step& step) { return step.kind == StepKind::kCodec; }, drop},
     {"drop_message",
      [](const Step& step) { return step.kind == StepKind::kSend || step.kind == StepKind::kRecv; },
      drop},
@@ -315,6 +311,8 @@ constexpr Mutation kMutations[] = {
        return is_codec(step, CodecVerb::kEncode) && step.sources[0].region == Region::kPairs;
      },
      [](Step& step, Schedule&, std::mt19937&) { step.sources[0].region = Region::kBucket; }},
+    {"inspect_a_part", [](const Step& step) { return is_codec(step, CodecVerb::kInspect); },
+     [](Step& step, Schedule&, std::mt19937&) { --step.sources[0].count; }},
     {"copy_pairs", [](const Step& step) { return is_codec(step, CodecVerb::kScatter); },
      [](Step& step, Schedule&, std::mt19937&) { step.kind = StepKind::kCopy; }},
     {"plan_too_little",
@@ -396,6 +394,53 @@ TEST(SparseSchedules, MutationsAreCaught) {
   }
   for (std::size_t m = 0; m < kCount; ++m) {
     EXPECT_GE(damaged_by[m], 20u) << name(m) << " finds nothing to damage";
+  }
+}
+
+StepId fold_of(const Schedule& schedule) {
+  const auto found = std::ranges::find_if(
+      schedule.steps, [](const Step& step) { return is_codec(step, CodecVerb::kFold); });
+  return static_cast<StepId>(found - schedule.steps.begin());
+}
+
+/// Adds a step that runs after the first `steps` steps and before the others.
+void add_after(Schedule& schedule, std::size_t steps, Step added) {
+  const auto last = static_cast<StepId>(schedule.steps.size());
+  added.after.clear();
+  for (StepId id = 0; id < last; ++id) {
+    if (id < steps) added.after.push_back(id);
+    if (id >= steps) schedule.steps[id].after.push_back(last);
+  }
+  schedule.steps.push_back(std::move(added));
+}
+
+TEST(SparseSchedules, DenseStepsFoldOnceBeforeTheSumAndInspectAfterIt) {
+  for (const std::vector<int>& nodes : {std::vector<int>{2}, {1, 1, 1}, {2, 2}}) {
+    const ProcessGrid grid = ProcessGrid::with_node_sizes(nodes);
+    const std::vector<Schedule> correct =
+        compile_all(grid, test::options_of({1000}, 0.1), Placement::kInPlace, compile_dense_step);
+    EXPECT_EQ(verified(correct, grid), std::nullopt);
+    const auto refused = [&](const char* what, auto change, std::size_t ranks = 1) {
+      std::vector<Schedule> damaged = correct;
+      for (std::size_t rank = 0; rank < ranks; ++rank) change(damaged[rank], correct[rank].steps);
+      EXPECT_NE(verified(damaged, grid), std::nullopt) << what << ", " << test::shape_text(nodes);
+    };
+    const auto forget = [](Schedule& each, const auto&) { disarm(each.steps[fold_of(each)]); };
+    const auto delay = [](Schedule& each, const auto& steps) {
+      const StepId fold = fold_of(each);
+      disarm(each.steps[fold]);
+      add_after(each, steps.size(), steps[fold]);
+    };
+    refused("forgotten", forget);
+    refused("forgotten by all", forget, correct.size());
+    refused("late", delay, correct.size());
+    refused("twice", [](Schedule& each, const auto& steps) {
+      add_after(each, fold_of(each) + 1, steps[fold_of(each)]);
+    });
+    refused("inspected early", [](Schedule& each, const auto& steps) {
+      disarm(each.steps.back());
+      add_after(each, 0, steps.back());
+    });
   }
 }
 

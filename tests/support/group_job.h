@@ -13,6 +13,7 @@
 #include "tests/support/device/host_device.h"
 #include "tests/support/in_process_transport.h"
 #include "tests/support/seeded_scheduler.h"
+#include "topology/link_costs.h"
 
 namespace kolo::test {
 
@@ -58,6 +59,14 @@ class GroupJob {
   Engine& engine(int rank) { return at(rank).engine; }
   Device& device(int rank) { return *at(rank).device; }
   Engines& engines(int rank) { return at(rank).engines; }
+  /// Returns the bytes of data that a rank has sent.
+  std::uint64_t data_sent(int rank) {
+    std::uint64_t bytes = 0;
+    for (int peer = 0; peer < world_size(); ++peer) {
+      bytes += at(rank).transport->traffic(peer).data_sent;
+    }
+    return bytes;
+  }
   /// See `InProcessHub::complete_sends_on_receipt`.
   void complete_sends_on_receipt() { hub_.complete_sends_on_receipt(); }
   /// Stops polling the engines of a rank.
@@ -156,7 +165,7 @@ class GroupJob {
   const Options options_;
   InProcessHub hub_;
   ManualClock clock_;
-  Calibration calibration_;
+  const Calibration calibration_{.costs = parse_link_costs(options_.link_costs), .source = {}};
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::unique_ptr<SeededScheduler> scheduler_;
 };

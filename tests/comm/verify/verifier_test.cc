@@ -103,6 +103,17 @@ bool conflict(const Step& a, const Step& b) {
          any_overlap(outputs(a), outputs(b));
 }
 
+/// Lets one rank sum in another order than the other ranks, which sum the same elements.
+bool sum_in_another_order(Schedules& schedules, const ProcessGrid&, std::mt19937& random) {
+  const auto where = pick(schedules, random, [](const Step& step) {
+    return is_reduction(step) && step.sources.size() > 2;
+  });
+  if (!where || schedules[0].algorithm != "flat") return false;
+  std::vector<Range>& sources = at(schedules, *where).sources;
+  std::swap(sources.front(), sources.back());
+  return true;
+}
+
 const Mutation kMutations[] = {
     {"drop_step", drop_a_step(any)},
     {"misdirect", misdirect},
@@ -121,6 +132,7 @@ const Mutation kMutations[] = {
                              [](Step& step) { step.sources[0].offset -= step.sources[0].count; })},
     {"sum_twice",
      change_a_step(is_reduction, [](Step& step) { step.sources.push_back(step.sources.front()); })},
+    {"sum_in_another_order", sum_in_another_order},
     {"forget_scale", change_a_step([](const Step& step) { return step.finishes; },
                                    [](Step& step) { step.finishes = false; })},
     {"scale_twice",
@@ -200,8 +212,9 @@ TEST(Verifier, EachMutationHasItsTarget) {
     EXPECT_THAT(not_found, testing::Not(testing::Contains(name)));
   }
   const auto not_found_in_flat = test::expect_caught(flat, grid, spec, kMutations);
-  EXPECT_THAT(not_found_in_flat, testing::Not(testing::Contains("take_no_turns")));
-  EXPECT_THAT(not_found_in_flat, testing::Not(testing::Contains("lose_await")));
+  for (const char* const name : {"take_no_turns", "lose_await", "sum_in_another_order"}) {
+    EXPECT_THAT(not_found_in_flat, testing::Not(testing::Contains(name)));
+  }
 }
 
 TEST(Verifier, NamesRankAndStep) {
@@ -212,6 +225,33 @@ TEST(Verifier, NamesRankAndStep) {
   ASSERT_TRUE(wrong);
   EXPECT_THAT(*wrong, HasSubstr("rank "));
   EXPECT_THAT(*wrong, HasSubstr("step "));
+}
+
+// Rank 0 rounds a sum between two steps; the other ranks sum and divide in one step.
+TEST(Verifier, WantsEqualRoundingOnAllRanks) {
+  const ProcessGrid grid = ProcessGrid::with_node_sizes({3});
+  const BucketLayout layout{
+      .count = 64, .op = ReduceOp::kAverage, .placement = Placement::kInPlace};
+  const Schedules correct = compile_all(grid, layout, {.algorithm = "flat"});
+  const auto with_two_sums = [&](std::size_t in_first) {
+    Schedules damaged = correct;
+    std::vector<Step>& steps = damaged[0].steps;
+    const auto first = static_cast<StepId>(steps.size() - 1);
+    Step second = steps.back();
+    EXPECT_TRUE(is_reduction(second) && second.sources.size() == 3 && second.finishes);
+    const auto cut = second.sources.begin() + static_cast<std::ptrdiff_t>(in_first);
+    steps.back().sources.assign(second.sources.begin(), cut);
+    steps.back().finishes = false;
+    second.sources.erase(second.sources.begin(), cut);
+    second.sources.insert(second.sources.begin(), second.target);
+    second.after = {first};
+    steps.push_back(second);
+    return damaged;
+  };
+  const CollectiveSpec spec = CollectiveSpec::all_reduce(3);
+  EXPECT_EQ(verify(correct, grid, spec), std::nullopt);
+  EXPECT_NE(verify(with_two_sums(2), grid, spec), std::nullopt) << "(a + b) + c";
+  EXPECT_NE(verify(with_two_sums(3), grid, spec), std::nullopt) << "a sum, then its third";
 }
 
 // Out of place, results must not be read as contributions, and contributions must not be changed.

@@ -360,6 +360,34 @@ TEST(Groups, WhatOneCannotHoldNobodyGets) {
   expect_groups_work(job, {job.create_all(ranks, "fits")}, generator);
 }
 
+// A node with a slow link computes no sums, so it sends each element once.
+TEST(Groups, RatesOfLinksFollowTheirNodes) {
+  constexpr std::size_t kElements = 1 << 10;
+  GroupJob job(ProcessGrid::with_node_sizes({1, 1, 1, 1}), 7, std::size_t{1} << 20,
+               {.algorithm = "direct",
+                .link_costs = "node_rates=100:1000:1000:1000",
+                .arena_bytes = GroupJob::kJobArena});
+  const auto group = job.create_all({3, 1, 0});
+  std::vector<std::uint64_t> before;
+  std::vector<std::vector<float>> data;
+  for (int rank = 0; rank < job.world_size(); ++rank) before.push_back(job.data_sent(rank));
+  for (const auto& member : group) {
+    data.emplace_back(kElements, static_cast<float>(rank_of_job(*member, member->rank()) + 1));
+  }
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    operations.push_back(GroupJob::submit(group[i]->engine(), test::all_reduce("x", data[i])));
+  }
+  job.finish(operations);
+  for (const auto& each : data) EXPECT_EQ(each, std::vector<float>(kElements, 4 + 2 + 1));
+  const auto sent = [&](int rank) {
+    return job.data_sent(rank) - before[static_cast<std::size_t>(rank)];
+  };
+  EXPECT_EQ(sent(0), kElements * sizeof(float));
+  EXPECT_EQ(sent(1), sent(3));
+  EXPECT_GT(sent(1), sent(0));
+}
+
 TEST(Groups, HundredsComeAndGo) {
   GroupJob job(ProcessGrid::with_node_sizes({2, 1}), 8, std::size_t{64} << 20);
   std::mt19937_64 generator(8);

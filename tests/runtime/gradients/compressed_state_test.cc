@@ -139,14 +139,30 @@ TEST(CompressedState, AmongOtherRanksNoResidualIsLostInSilence) {
   EXPECT_EQ(remapped(setting, states), "");
   for (const std::string missing : {"first", "second"}) {
     setting.compression = missing + "=none,*=topk(0.05)";
-    EXPECT_THAT(remapped(setting, states), testing::HasSubstr("a residual of '" + missing + "'"));
+    EXPECT_THAT(remapped(setting, states), testing::HasSubstr(" of '" + missing + "'"));
   }
   setting.compression = "auto";
-  EXPECT_THAT(remapped(setting, states), testing::HasSubstr("a residual of '"));
+  EXPECT_THAT(remapped(setting, states), testing::HasSubstr("a residual or a velocity of '"));
   for (const char* compression : {"none", "second=none,*=topk(0.05)", "auto"}) {
     setting.compression = compression;
     EXPECT_EQ(remapped(setting, dropped), "") << compression;
   }
+}
+
+TEST(CompressedState, AmongOtherRanksNoVelocityIsLostInSilence) {
+  run({.compression = "topk(0.05,dgc)", .ranks = 1}, [](Member& member) {
+    member.reduce(std::size_t{0});
+    member.set().drop_residuals();
+    const std::vector<std::vector<std::byte>> states{member.set().save_compression()};
+    GradientSet dense = member.runtime().register_gradients("dense", model(), {});
+    try {
+      dense.remap_compression(states);
+      require(false, "the velocity is lost");
+    } catch (const KoloError& e) {
+      require(e.error().code == ErrorCode::kData, "code");
+      require(std::string(e.what()).find("a velocity of '") != std::string::npos, e.what());
+    }
+  });
 }
 
 TEST(CompressedState, AStateOfAnotherSetIsRefused) {
