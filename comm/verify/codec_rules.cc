@@ -135,6 +135,9 @@ Complaint check_codec(const Step& step, const Schedule& schedule) {
   if (step.target.count > 0 && !is_of(form->target, step.target)) {
     return "writes to a region that its verb does not";
   }
+  if (step.verb == CodecVerb::kInspect && step.sources[0].count != schedule.layout.count) {
+    return "inspects a part of the results";
+  }
   if (!has_fitting_target(step)) return "combines ranges of different length";
   if (step.finishes && step.verb != CodecVerb::kDecode) return "scales what it does not decode";
   if (step.verb == CodecVerb::kJoin && !is_one_payload(step.target, schedule)) {

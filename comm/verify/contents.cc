@@ -7,9 +7,23 @@
 #include <fmt/format.h>
 
 namespace kolo {
+namespace {
+
+/// The form of a value that has an operation with this operand behind it.
+std::uint64_t next_form(std::uint64_t form, std::uint64_t operand) {
+  const std::uint64_t mixed = (form + 1) * 0x9e3779b97f4a7c15U + operand;
+  return (mixed ^ mixed >> 29) * 0xbf58476d1ce4e5b9U;
+}
+
+}  // namespace
+
+void SymbolicValue::round(std::size_t by) {
+  divisor *= by;
+  form = next_form(form, by);
+}
 
 SymbolicValue contribution_of(std::size_t rank, std::size_t ranks) {
-  SymbolicValue own{.counts = std::vector<std::uint16_t>(ranks)};
+  SymbolicValue own{.counts = std::vector<std::uint16_t>(ranks), .form = rank};
   own.counts[rank] = 1;
   return own;
 }
@@ -20,6 +34,7 @@ std::string describe(const SymbolicValue& value) {
   for (std::size_t rank = 0; rank < value.counts.size(); ++rank) {
     if (value.counts[rank] != 0) text += fmt::format(" {}x rank {}", value.counts[rank], rank);
   }
+  if (value.folded) text += " folded";
   return text.empty() ? "no contribution" : text.substr(1);
 }
 
@@ -30,8 +45,10 @@ SymbolicRuns combine(const SymbolicRuns& a, const SymbolicRuns& b) {
     const std::size_t count = std::min(a[i].count - used_a, b[j].count - used_b);
     SymbolicValue sum = a[i].value;
     const std::size_t element = a[i].element + used_a;
-    const bool is_alike = b[j].element + used_b == element && b[j].value.divisor == sum.divisor;
+    const bool is_alike = b[j].element + used_b == element && b[j].value.divisor == sum.divisor &&
+                          b[j].value.folded == sum.folded;
     if (!b[j].value.written() || !is_alike) sum = {};
+    sum.form = next_form(sum.form, b[j].value.form);
     for (std::size_t rank = 0; rank < sum.counts.size(); ++rank) {
       sum.counts[rank] = static_cast<std::uint16_t>(sum.counts[rank] + b[j].value.counts[rank]);
     }

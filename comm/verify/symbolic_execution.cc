@@ -32,13 +32,23 @@ SymbolicRuns joined(std::span<const SymbolicRuns> parts) {
 }
 
 /// Whether `sums` has every rank's contribution to these elements exactly once.
-bool are_complete(const SymbolicRuns& sums, SymbolicRuns elements) {
-  for (SymbolicRun& run : elements) std::ranges::fill(run.value.counts, 1);
+bool are_complete(SymbolicRuns sums, SymbolicRuns elements) {
+  for (SymbolicRun& run : elements) {
+    std::ranges::fill(run.value.counts, 1);
+    run.value.folded = true;
+    run.value.form = 0;
+  }
+  for (SymbolicRun& run : sums) run.value.form = 0;
   return is_same(sums, elements);
 }
 
+bool is_codec(const Step& step, CodecVerb verb) {
+  return step.kind == StepKind::kCodec && step.verb == verb;
+}
+
 /// Computes the output of a codec step from `sources`. Returns the error, if any, as the end of a
-/// sentence. Contributions must be merged in rank order, and refined by complete sums.
+/// sentence. Contributions must be merged in rank order, and refined by complete sums. Folding and
+/// encoding add residuals.
 std::optional<std::string> play_codec_step(const Step& step,
                                            const std::vector<SymbolicRuns>& sources,
                                            SymbolicRuns& result) {
@@ -49,17 +59,19 @@ std::optional<std::string> play_codec_step(const Step& step,
     }
   }
   switch (step.verb) {
-    case CodecVerb::kEncode:
-    case CodecVerb::kFold:
-    case CodecVerb::kSelect:
-    case CodecVerb::kScatter:
-    case CodecVerb::kPart:
-      result = sources[0];
-      return std::nullopt;
     case CodecVerb::kRefine:
       if (!are_complete(joined(std::span(sources).subspan(1)), sources[0])) {
         return "refines a contribution by sums that are not complete";
       }
+      [[fallthrough]];
+    case CodecVerb::kEncode:
+    case CodecVerb::kFold:
+      result = sources[0];
+      for (SymbolicRun& run : result) run.value.folded = true;
+      return std::nullopt;
+    case CodecVerb::kSelect:
+    case CodecVerb::kScatter:
+    case CodecVerb::kPart:
       result = sources[0];
       return std::nullopt;
     case CodecVerb::kInspect:
@@ -82,7 +94,12 @@ class Play {
   using Node = AllSteps::Node;
 
   Play(const AllSteps& steps, const CollectiveSpec& spec)
-      : steps_(steps), schedules_(steps.schedules()), spec_(spec) {}
+      : steps_(steps), schedules_(steps.schedules()), spec_(spec) {
+    for (Node node = 0; node < steps_.size(); ++node) {
+      has_codec_ = has_codec_ || steps_[node].kind == StepKind::kCodec;
+      if (is_codec(steps_[node], CodecVerb::kFold)) folds_.push_back(node);
+    }
+  }
 
   std::optional<std::string> play(std::span<const Node> order, const Meetings& meetings) {
     for (const CollectiveSpec::Part& part : spec_.parts()) {
@@ -142,9 +159,24 @@ class Play {
   }
 
   std::optional<std::string> check_result() {
+    const auto result = [&](int rank, const Extent& extent) {
+      return read({rank, result_region(), extent.offset, extent.count});
+    };
     for (const CollectiveSpec::Part& part : spec_.parts()) {
+      const Extent extent = in_bucket(part.extent);
+      const int first = part.receivers.front();
       for (int rank : part.receivers) {
         if (auto wrong = check_part(rank, part)) return wrong;
+        if (!is_same(result(rank, extent), result(first, extent))) {
+          return fmt::format("ranks {} and {} sum or round in different orders", first, rank);
+        }
+      }
+    }
+    for (const Schedule& each : schedules_) {
+      const std::vector<SymbolicRuns>& inspected = inspected_[each.rank];
+      if (has_codec_ && (inspected.size() != 1 ||
+                         !is_same(inspected[0], result(each.rank, {0, each.layout.count})))) {
+        return fmt::format("rank {} does not inspect its final results once", each.rank);
       }
     }
     return std::nullopt;
@@ -173,6 +205,7 @@ class Play {
     SymbolicValue expected{.counts = std::vector<std::uint16_t>(schedules_.size())};
     for (int each : part.contributors) expected.counts[static_cast<std::size_t>(each)] = 1;
     expected.divisor = part.sums() ? schedules_.size() : 1;
+    expected.folded = has_codec_;
     const Extent extent = in_bucket(part.extent);
     std::size_t offset = extent.offset;
     for (const SymbolicRun& run : read({rank, result_region(), offset, extent.count})) {
@@ -180,6 +213,7 @@ class Play {
         return fmt::format("rank {} ends with element {} in the place of element {}", rank,
                            run.element, offset);
       }
+      expected.form = run.value.form;  // Only receivers' forms are compared.
       if (run.value != expected) {
         return fmt::format("rank {} ends with {} (divided by {}) in element {}, not with {} ({})",
                            rank, describe(run.value), run.value.divisor, offset, describe(expected),
@@ -202,7 +236,7 @@ class Play {
     for (Node node : steps) {
       if (!steps_[node].finishes) continue;
       for (SymbolicRuns& part : results[node]) {
-        for (SymbolicRun& run : part) run.value.divisor *= steps.size();
+        for (SymbolicRun& run : part) run.value.round(steps.size());
       }
     }
   }
@@ -212,7 +246,8 @@ class Play {
     for (SymbolicRun& run : result) {
       if (!run.value.written())
         return steps_.text(node) + " uses data that no step wrote, or adds up different elements";
-      run.value.divisor *= divisor(node);
+      const std::size_t by = divisor(node);
+      if (by > 1 || steps_[node].kind == StepKind::kReduce) run.value.round(by);
     }
     contents_[{target.rank, target.region}].write(target.offset, result);
     return std::nullopt;
@@ -253,7 +288,29 @@ class Play {
   std::optional<std::string> play_codec(Node node, SymbolicRuns& result) {
     std::vector<SymbolicRuns> sources;
     for (const Range& source : steps_[node].sources) sources.push_back(read(source));
-    return play_codec_step(steps_[node], sources, result);
+    if (auto wrong = play_codec_step(steps_[node], sources, result)) return wrong;
+    if (is_codec(steps_[node], CodecVerb::kFold) && !is_own(node, sources[0])) {
+      return "adds residuals to other contributions than its own";
+    }
+    if (is_codec(steps_[node], CodecVerb::kInspect)) {
+      inspected_[steps_[node].sources[0].rank].push_back(sources[0]);
+    }
+    return std::nullopt;
+  }
+
+  /// Whether elements that a step folds have its rank's contribution, and none that another fold
+  /// adds residuals to.
+  bool is_own(Node fold, const SymbolicRuns& elements) const {
+    return std::ranges::all_of(elements, [&](const SymbolicRun& run) {
+      const auto has_part_of = [&](Node node) {
+        return run.value.counts[steps_.rank_of(node)] > 0;
+      };
+      return has_part_of(fold) && std::ranges::none_of(folds_, [&](Node other) {
+               const Range& range = steps_[other].target;
+               return other != fold && has_part_of(other) &&
+                      range.offset < run.element + run.count && run.element < range.end();
+             });
+    });
   }
 
   SymbolicRuns sum_of_sources(const Step& line) {
@@ -344,6 +401,9 @@ class Play {
   const CollectiveSpec& spec_;
   std::map<std::pair<int, Region>, Contents> contents_;
   std::map<std::pair<int, std::size_t>, Range> offers_;  // open exposures, by rank and slot
+  bool has_codec_ = false;
+  std::vector<Node> folds_;
+  std::map<int, std::vector<SymbolicRuns>> inspected_;  // by rank
 };
 
 }  // namespace

@@ -22,11 +22,13 @@ struct VerifyOptions {
 /// or nothing if all of this holds for every possible timing:
 ///
 ///  - every receiver of a part ends with the part's elements at their offsets, with each
-///    contributor's value exactly once, scaled once if it was reduced; ranks do not read their own
-///    data in parts to which they do not contribute;
+///    contributor's value exactly once, scaled once if it was reduced; all receivers sum and round
+///    in the same order; ranks do not read their own data in parts to which they do not contribute;
 ///  - every send matches one receive of equal length, every signal matches one await;
 ///  - steps access whole payloads, planned with equal capacity for a send and its receive;
 ///    contributions are merged in rank order; only steps of the codec access pairs;
+///  - a codec adds residuals to a contribution once, before it is summed with those of ranks that
+///    do so too, and each rank inspects its final results once;
 ///  - every native step has a counterpart on all ranks of its group, and all ranks launch the
 ///    native steps of a group in the same order; the first rank's step depends on everything that
 ///    another rank's step depends on, so that steps of other buckets may be launched between them;
