@@ -19,6 +19,21 @@ ProcessGrid subgrid(const ProcessGrid& grid, const std::vector<int>& ranks) {
   return ProcessGrid(nodes);
 }
 
+/// Returns the job's calibration, with the rates of links in the order of the group's nodes.
+Calibration calibration_of_group(const GroupEngine::Shared& job, const std::vector<int>& ranks,
+                                 const ProcessGrid& group) {
+  Calibration calibration = job.calibration;
+  std::vector<double>& rates = calibration.costs.node_rates;
+  const auto nodes = static_cast<std::size_t>(job.grid.num_nodes());
+  const std::vector<double> by_node = std::exchange(rates, {});
+  if (by_node.size() != nodes) return calibration;
+  for (int node = 0; node < group.num_nodes(); ++node) {
+    const int rank = ranks[static_cast<std::size_t>(group.leader(node))];
+    rates.push_back(by_node[static_cast<std::size_t>(job.grid.node(rank))]);
+  }
+  return calibration;
+}
+
 GroupCreator::Patience patience_of(const Options& options) {
   return {.warn_after = saturated(options.mismatch_after), .fail_after = stall_limit(options)};
 }
@@ -35,8 +50,9 @@ GroupEngine::GroupEngine(const Shared& shared, const Options& options, GroupMemb
       grid_(subgrid(shared.grid, members_.ranks)),
       inbox_(std::move(inbox)),
       transport_(shared.transport, members_, limits, *inbox_),
-      engine_(transport_, grid_, shared.clocks, options, shared.calibration, limits, nullptr,
-              shared.team, shared.user_threads,
+      engine_(transport_, grid_, shared.clocks, options,
+              calibration_of_group(shared, members_.ranks, grid_), limits, nullptr, shared.team,
+              shared.user_threads,
               {.group = text_,
                .pulse = shared.pulse,
                .device = shared.device,
