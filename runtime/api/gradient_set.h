@@ -165,7 +165,8 @@ class GradientSet {
   void load_compression(Span<const std::byte> state);
   /// Restores the states of all former ranks, in rank order, on any number of ranks and nodes. The
   /// sum of all residuals is preserved. Collective, with equal states. Errors: KoloError(kData) if
-  /// a residual belongs to a gradient that this set sends dense; then nothing has changed.
+  /// a residual or a velocity belongs to a gradient that this set sends dense; then nothing has
+  /// changed.
   void remap_compression(Span<const std::vector<std::byte>> states);
   /// Discards all residuals and logs a warning with their norm. Collective.
   void drop_residuals();

@@ -78,11 +78,11 @@ CompressedBucket add_compressed(const CompressedTensors& tensors, const SetParts
   return result;
 }
 
-bool has_residual(const FeedbackState::Tensor& tensor) {
+bool has_feedback(const FeedbackState::Tensor& tensor) {
   const auto has_any = [](const std::vector<float>& values) {
     return std::ranges::any_of(values, [](float value) { return value != 0; });
   };
-  return has_any(tensor.residual) || has_any(tensor.of_sums);
+  return has_any(tensor.residual) || has_any(tensor.velocity) || has_any(tensor.of_sums);
 }
 
 bool is_checked_on_device(const BufferView& tensor) {
@@ -310,10 +310,11 @@ FeedbackState CompressedSet::remap_from(std::span<const FeedbackState> old_ranks
   }
   for (const FeedbackState& rank : old_ranks) {
     for (const FeedbackState::Tensor& tensor : rank.tensors) {
-      if (taken.contains(tensor.name) || !has_residual(tensor)) continue;
+      if (taken.contains(tensor.name) || !has_feedback(tensor)) continue;
       throw KoloError({.code = ErrorCode::kData,
-                       .what = fmt::format("state of compression: it has a residual of '{}', which "
-                                           "this set does not compress; name a spec that does",
+                       .what = fmt::format("state of compression: it has a residual or a velocity "
+                                           "of '{}', which this set does not compress; name a "
+                                           "spec that does",
                                            tensor.name)});
     }
   }

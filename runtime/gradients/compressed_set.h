@@ -105,7 +105,7 @@ class CompressedSet {
   void save(CompressionState& state) const;
   void load(const CompressionState& state);
   /// Returns this rank's share of all ranks' states of a former job, in rank order; see `remap`.
-  /// Errors: also KoloError(kData) for a residual that no bucket of this set takes.
+  /// Errors: also KoloError(kData) for a residual or a velocity that no bucket of this set takes.
   FeedbackState remap_from(std::span<const FeedbackState> old_ranks, double factor) const;
   /// Discards residuals; returns their norm.
   double drop_residuals();
