@@ -39,8 +39,10 @@ class GroupJob {
       ranks_.push_back(std::make_unique<Rank>(*this, rank, groups_arena,
                                               make_device ? make_device(rank) : nullptr,
                                               connections, make_connector));
-      pollables.push_back(
-          [of = ranks_.back().get()] { return !of->is_frozen && of->engines.poll(); });
+      pollables.push_back([this, rank, of = ranks_.back().get()] {
+        if (of->is_frozen) return false;
+        return poll_ ? poll_(rank, of->engines) : of->engines.poll();
+      });
       if (auto* const device = dynamic_cast<SeededHostDevice*>(ranks_.back()->device.get())) {
         pollables.push_back([device] { return device->step(); });
       }
@@ -69,6 +71,8 @@ class GroupJob {
   }
   /// See `InProcessHub::complete_sends_on_receipt`.
   void complete_sends_on_receipt() { hub_.complete_sends_on_receipt(); }
+  /// Sets a function that polls the engines of a rank.
+  void poll_with(std::function<bool(int rank, Engines& engines)> poll) { poll_ = std::move(poll); }
   /// Stops polling the engines of a rank.
   void freeze(int rank) { at(rank).is_frozen = true; }
 
@@ -166,6 +170,7 @@ class GroupJob {
   InProcessHub hub_;
   ManualClock clock_;
   const Calibration calibration_{.costs = parse_link_costs(options_.link_costs), .source = {}};
+  std::function<bool(int rank, Engines& engines)> poll_;  // may be empty
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::unique_ptr<SeededScheduler> scheduler_;
 };

@@ -40,6 +40,16 @@ TEST(FlatGradients, FillTheirBuffer) {
   EXPECT_THAT(error_of_sizes({3, 7}, {"weight"}), HasSubstr("1 names for 2 gradients"));
 }
 
+TEST(FlatGradients, HaveABuffer) {
+  float* const nowhere = nullptr;
+  const std::vector<std::size_t> sizes = {3, 7}, nothing = {0};
+  EXPECT_THAT(error_of([&] {
+                flat_gradients({nowhere, 10}, sizes);
+              }),
+              HasSubstr("the flat buffer of gradients is null"));
+  EXPECT_EQ(flat_gradients({nowhere, 0}, nothing).size(), 1U);
+}
+
 TEST(RuntimeGradients, OfAFlatBufferAreAveraged) {
   RuntimeJob(2, test_options()).run([](Runtime& runtime) {
     std::vector<float> flat(52 * 3, static_cast<float>(runtime.rank()));

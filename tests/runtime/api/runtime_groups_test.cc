@@ -199,6 +199,9 @@ TEST(RuntimeGroups, ThatTimeOutGoOnWhenTheyAreCalledAgain) {
       }
       require(error.find("'late' [0, 1]") != std::string::npos, error);
       timed_out = true;
+      error = error_of([&] { runtime.group({0, 1}, {.name = "late", .arena_bytes = 2 * kSmall}); });
+      require(error.find("usage: ") == 0 && error.find("same settings") != std::string::npos,
+              error);
     } else {
       while (!timed_out) std::this_thread::yield();
     }

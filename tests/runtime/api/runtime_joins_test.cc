@@ -5,12 +5,14 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 #include "tests/runtime/api/runtime_calls.h"
 
 namespace kolo::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
@@ -142,6 +144,93 @@ TEST(RuntimeJoin, HasADeadline) {
       }
     }
     meet(run, returned);
+  });
+}
+
+// The memory of its gradients may have gone, too.
+TEST(RuntimeJoin, DeclinesIterationsOfASetThatItHasDestroyed) {
+  Texts errors(2);
+  RuntimeJob(2, test_options()).run([&](Runtime& runtime) {
+    std::vector<float> data(100, 1);
+    std::optional<GradientSet> set =
+        runtime.register_gradients("model", {{.name = "w", .data = data}});
+    set->ready(0);
+    set->wait();
+    if (runtime.rank() == 1) {
+      set.reset();
+      data.assign(100, 7);
+    } else {
+      set->ready(0);
+      errors.set(0, error_of([&] { set->wait(); }));
+    }
+    runtime.join();
+    require(runtime.rank() == 0 || data == std::vector<float>(100, 7), "memory that is another's");
+    all_reduce_works(runtime, "x");
+  });
+  EXPECT_THAT(errors.all()[0], AllOf(HasSubstr("mismatch: "), HasSubstr("rank 1 has joined"),
+                                     HasSubstr("it has destroyed the set")));
+}
+
+// Rank 1 gives up, frees its memory and joins. Only then rank 0 registers the set.
+TEST(RuntimeJoin, DeclinesIterationsOfASetWhoseRegistrationTimedOut) {
+  Options options = test_options();
+  options.operation_timeout = std::chrono::seconds(60);
+  RuntimeJob job(2, options);
+  std::atomic<int> timed_out = 0;
+  std::string error;
+  run_ranks(2, [&](const RankRun& run) {
+    Options mine = options;
+    if (run.rank() == 1) mine.operation_timeout = std::chrono::milliseconds(250);
+    Runtime runtime = job.join(run.rank(), mine);
+    std::vector<float> data(100, 1);
+    const auto again = [&] {
+      return runtime.register_gradients("model", {{.name = "w", .data = data}});
+    };
+    if (run.rank() == 1) {
+      const std::string late = error_of(again);
+      require(late.find("no result") != std::string::npos, late);
+      data.assign(100, 7);
+      meet(run, timed_out);
+      while (!error_of([&] { runtime.join(); }).empty()) {
+      }
+      require(data == std::vector<float>(100, 7), "memory that is another's");
+    } else {
+      meet(run, timed_out);
+      GradientSet set = again();
+      set.ready(0);
+      error = error_of([&] { set.wait(); });
+      runtime.join();
+    }
+  });
+  EXPECT_THAT(error, AllOf(HasSubstr("mismatch: "), HasSubstr("it has destroyed the set")));
+}
+
+// Rank 1 has joined the group when it releases it. Rank 0 joins, too, and closes the group.
+TEST(RuntimeJoin, IsOverBeforeAGroupIsReleased) {
+  Options options = test_options();
+  options.operation_timeout = std::chrono::seconds(5);
+  RuntimeJob job(2, options);
+  std::atomic<int> released = 0, closed = 0;
+  run_ranks(2, [&](const RankRun& run) {
+    Options mine = options;
+    if (run.rank() == 1) mine.operation_timeout = std::chrono::milliseconds(250);
+    Runtime runtime = job.join(run.rank(), mine);
+    std::optional<Group> group;
+    while (!group) {
+      error_of([&] { group = runtime.group({0, 1}, {.arena_bytes = std::size_t{1} << 18}); });
+    }
+    if (run.rank() == 1) {
+      require(
+          error_of([&] { group->join(); }).find("not all ranks have joined") != std::string::npos,
+          "no time-out");
+      group.reset();
+      meet(run, released);
+    } else {
+      meet(run, released);
+      group->join();
+      group->close();
+    }
+    meet(run, closed);
   });
 }
 

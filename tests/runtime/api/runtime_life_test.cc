@@ -79,6 +79,37 @@ TEST(RuntimeLife, ARegistrationThatHasTimedOutCanBeRepeated) {
   });
 }
 
+// Rank 0's registration times out, and then fails because rank 1 registers another set.
+TEST(RuntimeLife, ARegistrationThatHasTimedOutAndFailedCanBeCorrected) {
+  Options options = test_options();
+  options.operation_timeout = std::chrono::milliseconds(500);
+  options.stall_abort = std::chrono::minutes(5);
+  RuntimeJob job(2, options);
+  std::atomic<int> timed_out = 0, failed = 0;
+  run_ranks(2, [&](const RankRun& run) {
+    Options mine = options;
+    if (run.rank() == 1) mine.operation_timeout = std::chrono::seconds(60);
+    Runtime runtime = job.join(run.rank(), mine);
+    const auto add = [&](std::size_t count) {
+      return error_of(
+          [&] { runtime.register_gradients("model", {{.name = "g", .shape = {count}}}); });
+    };
+    if (run.rank() == 0) {
+      const std::string late = add(100);
+      require(late.find("no result") != std::string::npos, late);
+    }
+    meet(run, timed_out);
+    if (run.rank() == 1) require(add(101).find("mismatch: ") == 0, "no mismatch");
+    meet(run, failed);
+    runtime.barrier().wait();  // rank 0 knows of the failure
+    std::string error;
+    do {
+      error = add(101);
+      require(error.empty() || error.find("time-out: ") == 0, error);
+    } while (!error.empty());
+  });
+}
+
 // There is no peer whose end could wake the engine.
 TEST(RuntimeLife, AnExceptionInAJobOfOneRankEndsItsEngine) {
   RuntimeJob job(1, test_options());

@@ -326,5 +326,39 @@ TEST(CRows, AreSummed) {
   });
 }
 
+TEST(CRows, OfARefusedCallStay) {
+  run_job(1, [](kolo_runtime* runtime) {
+    kolo_group* const world = kolo_world(runtime);
+    const int64_t index = 3, outside = 1000;
+    const std::vector<float> rows{1, 2};
+    kolo_row_table table{1000, 2, &index, 1, rows.data(), KOLO_FLOAT32, KOLO_HOST};
+    kolo_row_options options = KOLO_ROW_OPTIONS_INIT;
+    options.exchange = KOLO_ROWS;
+    kolo_row_sums* sums = nullptr;
+    ok(kolo_row_sums_create(&sums));
+    ok(kolo_sparse_all_reduce(world, &table, 1, &options, nullptr, &sums, nullptr));
+    kolo_buffer former{};
+    ok(kolo_row_sums_get(sums, nullptr, nullptr, nullptr, &former));
+    const auto refuses = [&](std::vector<kolo_row_table> tables,
+                             std::vector<kolo_row_sums*> results, const char* what) {
+      require(kolo_sparse_all_reduce(world, tables.data(), tables.size(), &options, nullptr,
+                                     results.data(), nullptr) == KOLO_USAGE,
+              what);
+      kolo_buffer kept{};
+      ok(kolo_row_sums_get(sums, nullptr, nullptr, nullptr, &kept));
+      require(kept.data == former.data && kept.count == 2, std::string(what) + ": the result");
+      require(static_cast<const float*>(kept.data)[1] == 2, std::string(what) + ": its value");
+    };
+    refuses({table, table}, {sums, nullptr}, "no second handle");
+    refuses({table, table}, {sums, sums}, "one handle for two tables");
+    table.indices = &outside;
+    refuses({table}, {sums}, "an index outside");
+    table.indices = &index;
+    table.rows = former.data;
+    refuses({table}, {sums}, "rows of the result that is reused");
+    kolo_row_sums_release(sums);
+  });
+}
+
 }  // namespace
 }  // namespace c_test

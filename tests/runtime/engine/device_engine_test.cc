@@ -304,6 +304,42 @@ TEST(DeviceEngine, AFailedSetBeginsNoIteration) {
   }
 }
 
+// `wait` on a stream returns while the device still writes the averages.
+TEST(DeviceEngine, AnAbsentGradientCountsAsZeroAfterAWaitOnAStream) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    DeviceTraining training({2}, {}, seed, {100});
+    training.register_all(false);
+    training.mark_all(0);
+    training.job.run_until([&] {
+      return std::ranges::all_of(training.sets,
+                                 [](const auto& set) { return set->iterations().all_enqueued(); });
+    });
+    for (int rank = 0; rank < 2; ++rank) {
+      ASSERT_TRUE(training.set(rank).wait(std::chrono::milliseconds(1),
+                                          NativeStream{&training.stream(rank)}));
+    }
+    test::mark_absent(training.job.engine(0), training.set(0), 0);
+    training.mark(1, 0, 1);
+    training.job.run_until_idle();
+    for (const auto& set : training.sets) {
+      ASSERT_TRUE(set->iterations().wait(std::chrono::milliseconds(1)));
+    }
+    training.expect_averages(1, [](int rank, std::size_t) { return rank == 1; });
+  }
+}
+
+TEST(DeviceEngine, ARefusedSecondMarkDoesNotWaitForItsStream) {
+  DeviceTraining training({2}, {}, 1, {100, 7});
+  training.register_all(false);
+  training.mark_all(0);
+  const auto other = training.job.device(0).make_stream();
+  as_host(*other).enqueue([] { return false; });
+  EXPECT_THROW(training.set(0).iterations().mark(0, NativeStream{other.get()}), UsageError);
+  training.job.run_until([&] { return training.set(0).iterations().is_over(); });
+  ASSERT_TRUE(training.set(0).wait(std::chrono::milliseconds(1)));
+}
+
 TEST(DeviceEngine, BitsDoNotDependOnTiming) {
   for (const char* algorithm : {"native", "hierarchical:native,direct"}) {
     std::vector<std::byte> reference;

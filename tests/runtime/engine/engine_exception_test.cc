@@ -7,10 +7,12 @@
 #include <thread>
 
 #include "compression/compression_spec.h"
+#include "runtime/api/in_flight.h"
 #include "runtime/gradients/gradient_compression.h"
 #include "runtime/wait/progress_engine.h"
 #include "tests/support/allocations.h"
 #include "tests/support/engine_job.h"
+#include "tests/support/group_job.h"
 #include "tests/support/lone_engine.h"
 #include "tests/support/message_calls.h"
 #include "tests/support/rank_harness.h"
@@ -202,6 +204,58 @@ TEST_P(EngineExceptions, ForWantOfMemoryAreOneErrorOnAllRanks) {
     EXPECT_THAT(outcome.failures[0], HasSubstr("rank 1")) << "request " << at;
     EXPECT_THAT(outcome.failures, Each(outcome.failures[0])) << "request " << at;
   }
+}
+
+// Whichever request fails, all that create the group get an error or the group.
+TEST(EngineException, InTheCreationOfAGroupIsAnswered) {
+  bool has_thrown = true;
+  for (std::size_t at = 1; has_thrown; at += test::kSanitized ? 7 : 3) {
+    SCOPED_TRACE("request " + std::to_string(at));
+    std::size_t left = at;
+    test::GroupJob job(ProcessGrid::with_node_sizes({2}), at);
+    job.poll_with([&](int rank, Engines& engines) {
+      if (rank != kFaulty) return engines.poll();
+      const AllocationFault fault(left);
+      return engines.poll();
+    });
+    const std::vector creations{job.create(0, {0, 1}), job.create(1, {0, 1})};
+    job.run_until([&] { return creations[0]->ticket.done() && creations[1]->ticket.done(); },
+                  kTick);
+    has_thrown = left == 0;
+  }
+}
+
+/// A ticket whose operation fails as a wait for it times out.
+class LateError final : public TicketState {
+ public:
+  std::string subject() const override {
+    self_->fail({.code = ErrorCode::kPeerLost, .what = "too late for the wait"});
+    return {};
+  }
+
+ private:
+  LateError* const self_ = this;
+};
+
+TEST(EngineException, ThatComesAsAWaitTimesOutIsLogged) {
+  EngineJob job(ProcessGrid::with_node_sizes({2}), {}, 1);
+  test::LoneEngine lone(job.engine(0), job.transport(0), job.grid(), {job.clock(), job.clock()});
+  const auto progress =
+      std::make_shared<ProgressEngine>(lone.engines(), job.transport(0), WaitPolicy{});
+  const std::shared_ptr<TicketGroup> group(
+      new TicketGroup{.limit = {.time = std::chrono::milliseconds(1)},
+                      .progress_engine = progress,
+                      .threads = UserThreads(),
+                      .leave_job = {}});
+  std::vector<float> data(10);
+  const auto operation = std::make_shared<Operation>(test::all_reduce("x", data));
+  operation->ticket = std::make_shared<LateError>();
+  testing::internal::CaptureStderr();
+  {
+    InFlight call(group, job.engine(0), operation, 1);
+    EXPECT_THROW(call.wait(), KoloError);
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("too late for the wait"));
 }
 
 // Rank 0 receives a payload that no peer can have sent.

@@ -182,6 +182,36 @@ TEST(Engine, ASetThatIsRegisteredTwiceCountsOnce) {
 
 // Rank 0 has begun both buckets of its set. Rank 1 has begun neither and waits for 'y' instead.
 // Rank 0's buckets are abandoned, all ranks get one error, and later operations work.
+// Rank 1 may be late, and accept the new set when rank 0 has begun an iteration of the former one.
+TEST(Engine, ASetBeginsNoIterationWhileItsSuccessorIsNotDecided) {
+  EngineJob job(ProcessGrid::with_node_sizes({2}), {}, 20);
+  const std::vector<GradientSpec> gradients{{.name = "a", .shape = {30}}};
+  const auto sets = job.register_sets(gradients);
+  for (const std::size_t count : {std::size_t{31}, std::size_t{30}}) {
+    const auto next = [&](int rank, std::size_t elements) {
+      auto set = std::make_shared<GradientSetState>(
+          "model", std::vector<GradientSpec>{{.name = "a", .shape = {elements}}},
+          GradientOptions{});
+      job.engine(rank).submit(set);
+      return set;
+    };
+    const auto first = next(0, 30);
+    job.poll(100);
+    EXPECT_THROW(sets[0]->mark(0), UsageError);
+    EXPECT_THROW(sets[0]->mark_absent(0), UsageError);
+    const auto second = next(1, count);
+    job.run_until_registered({first, second});
+    EXPECT_EQ(first->failed(), count == 31);
+    if (count == 30) break;
+    for (const int rank : {0, 1}) {  // the former set goes on after the mismatch
+      test::mark(job.engine(rank), *sets[static_cast<std::size_t>(rank)], 0);
+    }
+    job.run_until_idle();
+    for (const auto& set : sets) ASSERT_TRUE(set->wait(std::chrono::milliseconds(1)));
+  }
+  EXPECT_THROW(sets[0]->mark(0), KoloError);
+}
+
 TEST(Engine, ARejectedBucketThatIsRunningIsAbandoned) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     EngineJob job(ProcessGrid::with_node_sizes({3}), {.fusion_bytes = 0}, seed);

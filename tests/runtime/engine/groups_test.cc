@@ -356,6 +356,15 @@ TEST(Groups, WhatOneCannotHoldNobodyGets) {
                             job.create(2, ranks, "unequal", 8192)};
   job.run_until([&] { return unequal[0]->ticket.done() && unequal[1]->ticket.done(); });
   EXPECT_THAT(error_of(unequal[0]->ticket), AllOf(HasSubstr("4096"), HasSubstr("8192")));
+  const std::vector late{std::make_shared<GroupCreation>(), std::make_shared<GroupCreation>()};
+  for (std::size_t i = 0; i < 2; ++i) {
+    late[i]->ranks = ranks;
+    late[i]->arena_bytes = 4096;
+    late[i]->operation_timeout = std::chrono::milliseconds(7000 + static_cast<int>(i));
+    job.engines(ranks[i]).submit(late[i]);
+  }
+  job.run_until([&] { return late[0]->ticket.done() && late[1]->ticket.done(); });
+  EXPECT_THAT(error_of(late[0]->ticket), AllOf(HasSubstr("7000 ms"), HasSubstr("7001 ms")));
   std::mt19937_64 generator(6);
   expect_groups_work(job, {job.create_all(ranks, "fits")}, generator);
 }

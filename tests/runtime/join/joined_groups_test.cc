@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "runtime/engine/joining.h"
+#include "tests/support/engine_job.h"
 #include "tests/support/group_job.h"
 
 namespace kolo {
@@ -10,6 +11,7 @@ namespace {
 
 using test::GroupJob;
 using ::testing::Each;
+using ::testing::HasSubstr;
 
 constexpr unsigned kCreationSeeds = 5;
 
@@ -145,6 +147,30 @@ TEST_P(JoinedGroupCreation, DependsOnTheGroupThatItIsCreatedFrom) {
       }
       EXPECT_THAT(errors_of(job, from_parent), Each(""));
     }
+  }
+}
+
+// Rank 2 learns of the refusal by its own call, rank 0 before it calls. The group goes on.
+TEST_P(JoinedGroupCreation, OutlivesAnEndOfTheJobThatIsRefused) {
+  for (unsigned seed = 0; seed < kCreationSeeds; ++seed) {
+    GroupJob job(grid_, seed);
+    const auto members = job.create_all({0, 1, 2, 3});
+    JoinTickets tickets{join_in(job.engine(1))};
+    for (const int rank : {2, 0}) {
+      job.run_until([&] { return job.engine(rank).joined().contains(1); });
+      const auto end = GroupJob::submit(job.engine(rank), {.kind = OperationKind::kClose});
+      job.finish({end});
+      EXPECT_THAT(test::error_of(*end), HasSubstr("all ranks must join first"));
+    }
+    for (const int rank : {0, 2, 3}) tickets.push_back(join_in(job.engine(rank)));
+    run_until_all_joined(job, tickets);
+    std::vector<std::vector<float>> data(4, std::vector<float>(10, 1));
+    std::vector<std::shared_ptr<Operation>> sums;
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      sums.push_back(GroupJob::submit(members[rank]->engine(), test::all_reduce("x", data[rank])));
+    }
+    job.finish(sums);
+    for (const auto& sum : sums) EXPECT_EQ(test::error_of(*sum), "") << "seed " << seed;
   }
 }
 
