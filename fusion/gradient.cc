@@ -57,6 +57,7 @@ std::size_t GradientSpec::count() const {
 
 std::vector<GradientSpec> flat_gradients(const BufferView& buffer, Span<const std::size_t> sizes,
                                          Span<const std::string> names) {
+  check(buffer.data != nullptr || buffer.count == 0, "the flat buffer of gradients is null");
   check(names.empty() || names.size() == sizes.size(),
         fmt::format("{} names for {} gradients of a flat buffer", names.size(), sizes.size()));
   std::vector<GradientSpec> gradients;

@@ -99,7 +99,8 @@ struct GradientOptions {
 /// Returns specs of adjacent gradients in `buffer`, with the given numbers of elements, for models
 /// with one flat buffer. Their names are `names`, or their indices if `names` is empty.
 ///
-/// Errors: UsageError if the sizes do not add up to the buffer, or `names` has another length.
+/// Errors: UsageError if the buffer is null, the sizes do not add up to it, or `names` has another
+///         length.
 std::vector<GradientSpec> flat_gradients(const BufferView& buffer, Span<const std::size_t> sizes,
                                          Span<const std::string> names = {});
 
