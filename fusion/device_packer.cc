@@ -112,7 +112,8 @@ void DevicePacker::copy(Table& table, Stream& stream, std::size_t offset, std::s
   }
 }
 
-void DeviceClear::clear(std::size_t index, const BufferView& view, Event& event) {
+void DeviceClear::clear(std::size_t index, const BufferView& view, Event& event,
+                        const Event* former) {
   const MutexLock lock(mutex_);
   if (!stream_) stream_ = device_.make_stream();
   // A bucket without tensors is one gap, and gaps are packed as zeros.
@@ -120,6 +121,7 @@ void DeviceClear::clear(std::size_t index, const BufferView& view, Event& event)
   DevicePacker& packer =
       packers_.try_emplace(index, device_, std::span<const Segment>(), options).first->second;
   stream_->wait(event);
+  if (former != nullptr) stream_->wait(*former);
   packer.pack(*stream_, 0, view.count, view.data);
   stream_->record(event);
 }

@@ -92,9 +92,11 @@ class DeviceClear {
   /// `device` must outlive this object.
   explicit DeviceClear(Device& device) : device_(device) {}
 
-  /// Enqueues zeros for tensor number `index` after `event`, then records `event` again. Before:
-  /// `view` is the same in all calls with this number. Errors: KoloError(kResources).
-  void clear(std::size_t index, const BufferView& view, Event& event) KOLO_EXCLUDES(mutex_);
+  /// Enqueues zeros for tensor number `index` after `event` and `former`, which may be null, then
+  /// records `event` again. Before: `view` is the same in all calls with this number. Errors:
+  /// KoloError(kResources).
+  void clear(std::size_t index, const BufferView& view, Event& event, const Event* former)
+      KOLO_EXCLUDES(mutex_);
 
  private:
   Device& device_;

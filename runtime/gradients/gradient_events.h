@@ -8,6 +8,7 @@
 
 #include "comm/base/check.h"
 #include "comm/device/device.h"
+#include "fusion/bucket_planner.h"
 #include "fusion/device_packer.h"
 #include "fusion/gradient.h"
 
@@ -28,8 +29,16 @@ class GradientEvents {
       ready_.push_back(is_on_device ? device.make_event() : nullptr);
     }
   }
-  /// Sets the event after each bucket's results; null for a bucket in host memory.
-  void plan(std::vector<const Event*> finished) { finished_ = std::move(finished); }
+  /// Sets the event after the results of each bucket of `dense`; null for a bucket in host memory.
+  void plan(const Plan& dense, std::vector<const Event*> finished) {
+    finished_ = std::move(finished);
+    combined_.assign(ready_.size(), nullptr);
+    for (std::size_t i = 0; has_device() && i < dense.buckets.size(); ++i) {
+      for (const PlannedSegment& each : dense.buckets[i].segments) {
+        combined_[each.gradient] = finished_[i];
+      }
+    }
+  }
 
   bool has_device() const { return device_ != nullptr; }
   bool is_on_device(std::size_t bucket) const { return finished_[bucket] != nullptr; }
@@ -39,11 +48,12 @@ class GradientEvents {
   void record(std::size_t gradient, NativeStream stream) {
     device_->record(stream, *ready_[gradient]);
   }
-  /// Enqueues setting the gradient to zero, after the work enqueued on `stream` if that is given.
+  /// Enqueues setting the gradient to zero, after the former iteration, whose `wait` on a stream
+  /// may have returned before its end, and after the work enqueued on `stream` if that is given.
   /// The gradient is ready afterwards.
   void clear(std::size_t gradient, const BufferView& view, std::optional<NativeStream> stream) {
     if (stream) record(gradient, *stream);
-    clear_->clear(gradient, view, *ready_[gradient]);
+    clear_->clear(gradient, view, *ready_[gradient], combined_[gradient]);
   }
   /// Makes `stream` wait for the results of all buckets.
   void await_all(NativeStream stream) {
@@ -56,7 +66,8 @@ class GradientEvents {
   Device* device_ = nullptr;
   std::unique_ptr<DeviceClear> clear_;
   std::vector<std::unique_ptr<Event>> ready_;  // by gradient; null in host memory
-  std::vector<const Event*> finished_;
+  std::vector<const Event*> finished_;         // by bucket; null in host memory
+  std::vector<const Event*> combined_;         // by gradient: that of its bucket; null without one
 };
 
 }  // namespace kolo

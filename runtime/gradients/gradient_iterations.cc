@@ -1,5 +1,6 @@
 #include "runtime/gradients/gradient_iterations.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -63,6 +64,11 @@ void GradientIterations::check_index(std::size_t gradient) const {
 void GradientIterations::take(std::size_t gradient, MarkCall call) {
   check_index(gradient);
   if (error_) throw KoloError(*error_);
+  check(!is_suspended_, [&] {
+    return fmt::format(
+        "gradient set '{}' is registered anew, and that is not decided; repeat the registration",
+        name_);
+  });
   MarkCall& former = calls_[gradient];
   if (former == MarkCall::kNone) {
     former = call;
@@ -96,8 +102,9 @@ std::optional<GradientIterations::ReadyBucket> GradientIterations::mark(std::siz
   check_index(gradient);
   check(gradients_[gradient].memory == MemoryKind::kDevice,
         "ready() on a stream is for gradients in device memory");
+  claim(gradient, MarkCall::kReady);
   events_.record(gradient, stream);
-  return mark(gradient);
+  return mark_claimed(gradient);
 }
 
 void GradientIterations::end_marking() {
@@ -256,6 +263,12 @@ bool GradientIterations::await_stop(std::chrono::milliseconds timeout,
   return wait_until(Deadline(timeout), progress_engine, settled, mutex_, changed_);
 }
 
+bool GradientIterations::await_rest(std::chrono::milliseconds timeout,
+                                    ProgressEngine* progress_engine) {
+  const auto settled = [this] { return running_ == 0; };
+  return wait_until(Deadline(timeout), progress_engine, settled, mutex_, changed_);
+}
+
 std::vector<std::size_t> GradientIterations::unmarked() const {
   const MutexLock lock(mutex_);
   return find_unmarked();
@@ -330,14 +343,13 @@ void GradientIterations::begin_wait() {
   step_times_.begin_wait();
 }
 
-bool GradientIterations::is_over() const {
+bool GradientIterations::suspend() {
   const MutexLock lock(mutex_);
-  return finished_ >= target_;
-}
-
-bool GradientIterations::is_marked() const {
-  const MutexLock lock(mutex_);
-  return !error_ && marks_ > 0;
+  const bool is_claimed =
+      std::ranges::any_of(calls_, [](MarkCall call) { return call != MarkCall::kNone; });
+  if (!error_ && (is_claimed || finished_ < ended_)) return false;
+  is_suspended_ = true;
+  return true;
 }
 
 void GradientIterations::vote_ended() {

@@ -80,6 +80,9 @@ class GradientIterations {
   /// Waits until a failing set has failed and none of its buckets runs. Returns false on timeout.
   bool await_stop(std::chrono::milliseconds timeout, ProgressEngine* progress_engine)
       KOLO_EXCLUDES(mutex_);
+  /// Waits until no bucket runs and this rank does not stand in. Returns false on timeout.
+  bool await_rest(std::chrono::milliseconds timeout, ProgressEngine* progress_engine)
+      KOLO_EXCLUDES(mutex_);
   /// Returns whether `wait` on a stream would return at once.
   bool all_enqueued() const KOLO_EXCLUDES(mutex_);
 
@@ -91,8 +94,9 @@ class GradientIterations {
   /// Returns whether gradients of the current iteration are marked, or an earlier iteration is not
   /// over. Returns false once the set has failed.
   bool in_flight() const KOLO_EXCLUDES(mutex_);
-  /// Returns whether the memory of gradients may still be in use: by an iteration in flight, or by
-  /// a bucket that still runs after the set has failed.
+  /// Returns whether the memory of gradients may still be in use: by an iteration in flight, by a
+  /// bucket that still runs after the set has failed, or because this rank, having joined, stands
+  /// in.
   bool uses_memory() const { return in_flight() || running_ > 0; }
   /// Returns the gradients of this iteration that are not marked.
   std::vector<std::size_t> unmarked() const KOLO_EXCLUDES(mutex_);
@@ -125,14 +129,30 @@ class GradientIterations {
   /// Counts a finished bucket. Returns true if the vote of the iteration is all that remains.
   bool bucket_finished(std::size_t index) KOLO_EXCLUDES(mutex_);
   void bucket_abandoned() KOLO_EXCLUDES(mutex_);
+  /// This rank, having joined, runs an iteration without data from the first to the second call.
+  void stand_in_began() { ++running_; }
+  void stand_in_ended() KOLO_EXCLUDES(mutex_) { bucket_abandoned(); }
   /// Called when the engine has ended, so that no bucket runs.
   void stop() noexcept KOLO_EXCLUDES(mutex_);
   /// Starts timing the wait before `wait` is called.
   void begin_wait() KOLO_EXCLUDES(mutex_);
   /// Returns whether `wait` would return at once.
-  bool is_over() const KOLO_EXCLUDES(mutex_);
+  bool is_over() const KOLO_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return finished_ >= target_;
+  }
   /// Returns whether gradients are marked in an iteration that no `wait` has completed.
-  bool is_marked() const KOLO_EXCLUDES(mutex_);
+  bool is_marked() const KOLO_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return !error_ && marks_ > 0;
+  }
+  /// Forbids marks until `resume`, because a later set of this name is proposed. Returns false, and
+  /// changes nothing, in the middle of an iteration.
+  bool suspend() KOLO_EXCLUDES(mutex_);
+  void resume() KOLO_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    is_suspended_ = false;
+  }
   /// Called when the vote is decided and its result planned. Counts the vote as over.
   void vote_ended() KOLO_EXCLUDES(mutex_);
   /// Fails the current iteration and every later call. The first error counts.
@@ -178,6 +198,7 @@ class GradientIterations {
   /// marked.
   std::vector<bool> marked_ KOLO_GUARDED_BY(mutex_);
   std::size_t marks_ KOLO_GUARDED_BY(mutex_) = 0;
+  bool is_suspended_ KOLO_GUARDED_BY(mutex_) = false;
   // `ended_`: parts of all earlier iterations. `target_` adds the parts of the current one.
   std::size_t ended_ KOLO_GUARDED_BY(mutex_) = 0;
   std::size_t target_ KOLO_GUARDED_BY(mutex_) = 0;
@@ -193,7 +214,7 @@ class GradientIterations {
   std::atomic<std::size_t> enqueued_{0};  // parts, over all iterations
   std::atomic<std::size_t> finished_{0};
   std::atomic<bool> awaited_is_over_{false};
-  std::atomic<int> running_{0};  // buckets that have started and are not over
+  std::atomic<int> running_{0};  // buckets that have started and are not over, and stand-ins
   std::atomic<bool> has_failed_{false};
   std::atomic<int> waiters_{0};
 };

@@ -62,7 +62,7 @@ std::optional<std::size_t> GradientSetState::arena_place(std::size_t gradient) c
 void GradientSetState::planned(Plan plan, std::vector<BucketId> buckets,
                                std::vector<const Event*> finished_events, PlanSummary summary) {
   buckets_ = std::move(buckets);
-  events_.plan(std::move(finished_events));
+  events_.plan(plan, std::move(finished_events));
   iterations_.plan(std::move(plan));
   const MutexLock lock(mutex_);
   summary_ = std::move(summary);
@@ -221,7 +221,15 @@ std::string_view GradientSetState::stand_in(std::uint64_t) {
   if (!sums && std::ranges::any_of(gradients_, is_on_device)) {
     return "in device memory it has no element that leaves a result alone";
   }
-  if (stand_in_ == StandIn::kNone) stand_in_ = StandIn::kDue;
+  if (stands_in()) return {};
+  // It counts before this thread looks; a thread that lets go looks afterwards whether it counts.
+  iterations_.stand_in_began();
+  const auto is_of_user = [](const auto& each) { return each.data != nullptr; };
+  if (!is_held_ && std::ranges::any_of(gradients_, is_of_user)) {
+    iterations_.stand_in_ended();
+    return "it has destroyed the set";
+  }
+  stand_in_ = StandIn::kDue;
   return {};
 }
 
@@ -231,6 +239,7 @@ std::vector<std::size_t> GradientSetState::move_stand_in() {
   if (stand_in_ == StandIn::kNone) return buckets;
   if (failed()) {
     stand_in_ = StandIn::kNone;
+    iterations_.stand_in_ended();
   } else if (stand_in_ == StandIn::kDue) {
     const auto take = [&](const auto& bucket) {
       if (bucket) buckets.push_back(bucket->index);
@@ -242,6 +251,7 @@ std::vector<std::size_t> GradientSetState::move_stand_in() {
   } else if (iterations_.is_over() && compressed_.advance_check()) {
     stand_in_ = StandIn::kNone;
     wait(std::chrono::milliseconds(0));  // Returns at once.
+    iterations_.stand_in_ended();
   }
   return buckets;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -121,6 +122,10 @@ class GradientSetState final : public BucketOwner {
   bool awaits_check() const { return stand_in_ == StandIn::kUnderWay && iterations_.is_over(); }
   /// Begins or ends an iteration without data if possible. Returns the buckets that are ready.
   std::vector<std::size_t> move_stand_in();
+  /// Notes whether the program has the set, or waits for its registration. Otherwise it may have
+  /// freed the memory of gradients, and this rank begins no iteration without data. Threads: any.
+  void let_go() { is_held_ = false; }
+  void hold() { is_held_ = true; }
   /// Returns all buckets, because an iteration of the set needs each of them.
   std::vector<BucketId> buckets_rejected_with(BucketId id) const override;
   /// Returns the number of threads that wait for the registration or for gradients.
@@ -187,6 +192,7 @@ class GradientSetState final : public BucketOwner {
   GradientEvents events_;
   std::function<void()> cast_vote_;
   StandIn stand_in_ = StandIn::kNone;
+  std::atomic<bool> is_held_ = true;
   std::optional<GradientDivisor> divisor_;  // empty if it needs no weights
   GradientIterations iterations_{name_, gradients_, size_, compressed_, events_};
 

@@ -14,14 +14,14 @@ void GradientSets::submit(const std::shared_ptr<GradientSetState>& group) {
     group->fail(coordinator_.in_group(
         {.code = ErrorCode::kUsage, .bucket = group->name(), .what = std::move(why)}));
   };
-  const auto former = agreed_.find(group->name());
-  if (former != agreed_.end() && former->second->iterations().in_flight()) {
-    return refuse("the set of this name is in the middle of an iteration; call wait() first");
-  }
   const bool is_proposed = std::ranges::any_of(
       proposed_, [&](const auto& item) { return item.second->name() == group->name(); });
   if (is_proposed) {
     return refuse("the registration of a set of this name is not decided yet");
+  }
+  const auto former = agreed_.find(group->name());
+  if (former != agreed_.end() && !former->second->iterations().suspend()) {
+    return refuse("the set of this name is in the middle of an iteration; call wait() first");
   }
   activity_.begin(EngineVerb::kPlan, group->name());
   std::optional<GradientDraft> draft;
@@ -65,7 +65,12 @@ bool GradientSets::accept(const Frame& decision) {
 bool GradientSets::reject(const ProposalKey& rejected, const Error& error) {
   drafts_.erase(rejected);
   auto about = proposed_.extract(rejected);
-  if (about.empty()) about = undecided_.extract(rejected);
+  if (!about.empty()) {
+    const auto former = agreed_.find(about.mapped()->name());
+    if (former != agreed_.end()) former->second->iterations().resume();
+  } else {
+    about = undecided_.extract(rejected);
+  }
   if (about.empty()) return false;
   about.mapped()->fail(error);
   return true;

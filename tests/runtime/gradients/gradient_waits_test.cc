@@ -247,7 +247,7 @@ TEST(GradientWaits, OnAStreamAreWokenByABucketInHostMemory) {
   CompressedSet compressed;
   GradientEvents events;
   events.attach(device, gradients);
-  events.plan(finished);
+  events.plan(plan, finished);
   GradientIterations iterations(name, gradients, gradients.size(), compressed, events);
   iterations.plan(plan);
   iterations.begin();
