@@ -215,7 +215,9 @@ bool Engine::move_closing() {
   closing_.decline_invitations();
   if (closing_.has_proposed()) return false;
   messages_.end_hopeless(coordinator_.joined(), coordinator_.closed(), coordinator_.join_key());
-  const bool are_others_over = !others_are_over_ || others_are_over_();
+  // A joined rank will refuse the end, and then the groups must go on.
+  const bool is_refused = coordinator_.joined().size() > coordinator_.closed().size();
+  const bool are_others_over = is_refused || !others_are_over_ || others_are_over_();
   if (are_others_over && !is_at_work()) closing_.propose();
   return closing_.stage() != before;
 }

@@ -64,6 +64,14 @@ ControlDemux::Number GroupEngine::inbox_at(int rank_of_job) const {
   return members_.places[static_cast<std::size_t>(member - members_.ranks.begin())].inbox;
 }
 
+std::string GroupCreation::settings() const {
+  std::string text = fmt::format("arena_bytes {}", arena_bytes);
+  if (operation_timeout.count() > 0) {
+    text += fmt::format(", operation_timeout {} ms", operation_timeout.count());
+  }
+  return text;
+}
+
 // --- Engines ------------------------------------------------------------------------------------
 
 Engines::Engines(Engine& job, ControlDemux& control_demux, const GroupEngine::Shared& shared,
@@ -165,7 +173,7 @@ bool Engines::poll_groups() noexcept {
   try {
     moved = create();
   } catch (...) {
-    job_.fail_with_exception(EngineVerb::kCreate);
+    fail_with_exception(EngineVerb::kCreate);
     return true;
   }
   for (const Holding& each : groups_) moved |= each.group->poll();
@@ -247,7 +255,7 @@ GroupCreator::Absent Engines::absent_in(ControlDemux::Number group) const {
 void Engines::propose(const std::shared_ptr<GroupCreation>& creation) {
   GroupProposal proposal{.name = creation->name,
                          .ranks = creation->ranks,
-                         .settings = fmt::format("arena_bytes {}", creation->arena_bytes),
+                         .settings = creation->settings(),
                          .place = {}};
   if (creation->parent) {
     proposal.parent = creation->parent->inbox_at(*std::ranges::min_element(creation->ranks));
@@ -289,14 +297,18 @@ GroupPlace Engines::take_place(const GroupCreation& creation) {
 }
 
 void Engines::decide(GroupCreator::Outcome outcome) {
-  Proposed proposed = std::move(proposed_.extract(outcome.id).mapped());
+  // It stays there until it is decided, so that after an exception `end_all` answers its caller.
+  const auto found = proposed_.find(outcome.id);
+  Proposed& proposed = found->second;
   GroupCreation& creation = *proposed.creation;
   if (const Error* error = std::get_if<Error>(&outcome.result)) {
     if (proposed.place) {
       demux_.close(proposed.place->inbox);
       give_back(*proposed.place, false);
     }
-    return creation.ticket.fail(*error);
+    creation.ticket.fail(*error);
+    proposed_.erase(found);
+    return;
   }
   const GroupProposal named{
       .name = creation.name, .ranks = creation.ranks, .settings = {}, .place = {}};
@@ -312,6 +324,7 @@ void Engines::decide(GroupCreator::Outcome outcome) {
   creation.group->engine().on_pause([this] { pause(); });
   groups_.push_back({.place = *proposed.place, .group = creation.group});
   creation.ticket.complete();
+  proposed_.erase(found);
 }
 
 void Engines::give_back(const GroupPlace& place, bool has_strays) {
@@ -324,10 +337,14 @@ void Engines::give_back(const GroupPlace& place, bool has_strays) {
 /// all messages of groups in flight.
 void Engines::end_all(const Error& error) noexcept {
   submitted_.close();
+  for (const auto& creation : drained_) creation->ticket.fail(error);  // left over by `create`
   submitted_.drain(drained_);
   for (const auto& creation : drained_) creation->ticket.fail(error);
   drained_.clear();
-  for (auto& [id, proposed] : proposed_) proposed.creation->ticket.fail(error);
+  for (auto& [id, proposed] : proposed_) {
+    if (proposed.place) demux_.close(proposed.place->inbox);
+    proposed.creation->ticket.fail(error);
+  }
   proposed_.clear();
   for (const Holding& each : groups_) {
     each.group->engine().fail_with_job(error);

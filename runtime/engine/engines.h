@@ -70,10 +70,13 @@ struct GroupCreation {
   /// Ranks in the job of the members, by rank in the group. They include this rank.
   std::vector<int> ranks = {};
   std::shared_ptr<const GroupEngine> parent = {};  ///< Parent group; null: the job.
-  std::size_t arena_bytes = 0;                     ///< Equal on all members.
+  std::size_t arena_bytes = 0;
   std::chrono::milliseconds operation_timeout{0};  ///< 0: that of the job.
   TicketState ticket = {};
   std::shared_ptr<GroupEngine> group = {};  ///< Set once the ticket is done without an error.
+
+  /// Returns the settings as text, which must be equal on all members.
+  std::string settings() const;
 };
 
 /// All engines of one rank: the job's, and one for each group that the rank is a member of. They
