@@ -24,15 +24,18 @@ GradientSet& GradientSet::operator=(GradientSet&& other) noexcept {
 GradientSet::~GradientSet() { end(); }
 
 void GradientSet::end() noexcept {
-  if (!set_state_ || !owner_->is_of_this_process() || !set_state_->iterations().uses_memory())
-    return;
+  if (!set_state_ || !owner_->is_of_this_process()) return;
+  set_state_->let_go();
   GradientIterations& iterations = set_state_->iterations();
+  if (!iterations.uses_memory()) return;
   const std::chrono::milliseconds limit = owner_->limit().time;
   try {
     const std::vector<std::size_t> unmarked = iterations.unmarked();
     try {
-      const bool is_over = unmarked.empty() ? set_state_->wait(limit, &owner_->progress_engine())
-                                            : iterations.finish(limit, &owner_->progress_engine());
+      ProgressEngine* const engine = &owner_->progress_engine();
+      const bool is_over = owner_->has_joined() ? iterations.await_rest(limit, engine)
+                           : unmarked.empty()   ? set_state_->wait(limit, engine)
+                                                : iterations.finish(limit, engine);
       if (is_over) return;
     } catch (const KoloError&) {
       // The set has failed.

@@ -132,7 +132,7 @@ Ticket Group::all_to_all(std::string_view name, const Tensors& tensors, NativeSt
 }
 
 Ticket Group::sparse_all_reduce(std::string_view name, const OneOrMore<TableRows>& tables,
-                                const RowOptions& options, std::vector<RowSums> memory,
+                                const RowOptions& options, std::vector<RowSums>&& memory,
                                 NativeStream stream) {
   return state_->begin(name, tables, options, std::move(memory), stream);
 }

@@ -82,7 +82,8 @@ class Group {
   ///
   /// Errors: KoloError(kMismatch), the same on every rank, naming rank, tensor and both values;
   ///         KoloError(kTimeout) if not all ranks have called within `operation_timeout`. This rank
-  ///         may then repeat the call, to go on waiting.
+  ///         may then repeat the call, to go on waiting. Until all ranks have called, a former set
+  ///         of this name takes no marks.
   GradientSet register_gradients(std::string_view name, std::vector<GradientSpec> gradients,
                                  GradientOptions options = {});
 
@@ -164,7 +165,7 @@ class Group {
   /// the choice, all ranks choose the form that the cost model predicts to be faster for this call.
   /// All tables of a call have one dtype and are in memory of one kind. They share their exchanges,
   /// except that in device memory each table exchanges its rows separately. `memory` passes former
-  /// results, whose memory is reused.
+  /// results, whose memory is reused; a UsageError leaves them as they are.
   ///
   /// In the call, each rank adds its own rows of equal index in their order, and rounds the sums to
   /// the dtype. Later the thread that drives Kolo adds these sums in rank order, and rounds once
@@ -184,7 +185,7 @@ class Group {
   ///         exchanges and an all-reduce whose plan is kept.
   [[nodiscard]] Ticket sparse_all_reduce(std::string_view name, const OneOrMore<TableRows>& tables,
                                          const RowOptions& options = {},
-                                         std::vector<RowSums> memory = {},
+                                         std::vector<RowSums>&& memory = {},
                                          NativeStream stream = {});
 
   /// The ticket is done when every rank has called `barrier`.
@@ -241,10 +242,10 @@ class Group {
   /// broadcast or scatter.
   ///
   /// Other operations need data of the joined rank (all_gather, gather, all_to_all, operations with
-  /// that rank as root, new gradient sets, `close`) or a device that it does not have. They fail on
-  /// all ranks with the same KoloError(kMismatch), which names operation and rank; the name or set
-  /// can be used again, as after any mismatch. Creating a group with the joined rank fails in the
-  /// same way.
+  /// that rank as root, new gradient sets, `close`), memory of its own for a set that it has
+  /// destroyed, or a device that it does not have. They fail on all ranks with the same
+  /// KoloError(kMismatch), which names operation and rank; the name or set can be used again, as
+  /// after any mismatch. Creating a group with the joined rank fails in the same way.
   ///
   /// A message fails with the same error if only joined ranks could send or receive it. Sends and
   /// receives that began before the join still complete.

@@ -68,13 +68,16 @@ void InFlight::note_wait() {
   habit_.waits(std::chrono::steady_clock::now() - begun_at_);
 }
 
-/// Calls `wait`, and notes whether it throws the operation's error.
+/// Calls `wait`, and notes whether it throws the operation's error. The error may come just after
+/// the wait has timed out.
 template <typename Wait>
 auto InFlight::tell(const Wait& wait) {
   try {
     return wait();
-  } catch (const KoloError&) {
-    if (state_.done()) has_told_error_.store(true, std::memory_order_relaxed);
+  } catch (const KoloError& e) {
+    if (state_.done() && e.error().code != ErrorCode::kTimeout) {
+      has_told_error_.store(true, std::memory_order_relaxed);
+    }
     throw;
   }
 }

@@ -57,7 +57,8 @@ GroupState::GroupState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group
 GroupState::~GroupState() {
   if (group_ == nullptr || closed_ || !runtime_.is_of_this_process()) return;
   try {
-    const Ticket left_alone = begin(OperationKind::kClose);
+    // Not `begin`: while this rank has joined, the engine closes the group once the join is over.
+    const Ticket left_alone = submit(calls_.plain(OperationKind::kClose), 0);
   } catch (const std::exception& e) {
     log::error(std::string("releasing a group: ") + e.what());
   }
@@ -68,14 +69,13 @@ void GroupState::exempt_thread() const { runtime_.exempt_thread(); }
 bool GroupState::is_of_this_process() const { return runtime_.is_of_this_process(); }
 void GroupState::check_free() const {
   runtime_.check_process();
-  if (!has_joined_.load(std::memory_order_relaxed)) return;
+  if (!has_joined()) return;
   throw UsageError("this rank has joined; only join() may be called, until it returns",
                    limit().group);
 }
 
-/// Rethrows the current exception; adds the group to a usage, data or configuration error without
-/// one.
-/// Precondition: called inside a handler.
+/// Rethrows the exception that is being handled; adds the group to a usage, data or configuration
+/// error without one.
 void GroupState::rethrow_in_group() const {
   try {
     throw;
@@ -137,7 +137,7 @@ Ticket GroupState::begin(Message::Kind kind, const Buffers& buffers, int peer, s
 }
 
 Ticket GroupState::begin(std::string_view name, Span<const TableRows> tables,
-                         const RowOptions& row_options, std::vector<RowSums> memory,
+                         const RowOptions& row_options, std::vector<RowSums>&& memory,
                          NativeStream stream) {
   check_free();
   constexpr std::uint64_t kRows = 1000;  // distinct from the kinds of operations
@@ -145,9 +145,12 @@ Ticket GroupState::begin(std::string_view name, Span<const TableRows> tables,
                   check(memory.empty() || memory.size() == tables.size(),
                         fmt::format("there is memory of {} results for {} tables", memory.size(),
                                     tables.size()));
-                  memory.resize(tables.size());
-                  return std::make_shared<RowReduction>(plan_inputs(), name, tables, row_options,
-                                                        memory, RowDevice{device(), stream});
+                  std::vector<RowSums> fresh(memory.empty() ? tables.size() : 0);
+                  auto reduction = std::make_shared<RowReduction>(
+                      plan_inputs(), name, tables, row_options, memory.empty() ? fresh : memory,
+                      RowDevice{device(), stream});
+                  memory.clear();
+                  return reduction;
                 }),
                 key_of(name, kRows));
 }
@@ -174,6 +177,7 @@ std::shared_ptr<GradientSetState> GroupState::register_group(
   within_group([&] { check_device(*group); });
   if (auto late = take_late(*group)) {
     group = std::move(late);
+    group->hold();
   } else {
     group->write_to(runtime_.timeline());
     engine_.submit(group);
@@ -181,7 +185,8 @@ std::shared_ptr<GradientSetState> GroupState::register_group(
   try {
     group->registration().wait_within(limit(), &progress_engine());
   } catch (const KoloError&) {
-    if (!group->registration().done()) {
+    if (!group->failed()) {  // It is not decided, or just has been.
+      group->let_go();
       const MutexLock lock(mutex_);
       late_[group->name()] = std::move(group);
     }
@@ -190,8 +195,9 @@ std::shared_ptr<GradientSetState> GroupState::register_group(
   return group;
 }
 
-/// Returns the timed-out registration that `again` repeats; null if there is none. Throws
-/// UsageError if a registration of that name has other gradients or other memory.
+/// Returns the timed-out registration that `again` repeats; null if there is none, or if `again`
+/// corrects one that has failed since. Throws UsageError if a registration of that name is not
+/// decided and has other gradients or other memory.
 std::shared_ptr<GradientSetState> GroupState::take_late(const GradientSetState& again) {
   const MutexLock lock(mutex_);
   const auto late = late_.find(again.name());
@@ -199,10 +205,12 @@ std::shared_ptr<GradientSetState> GroupState::take_late(const GradientSetState& 
   const GradientSetState& first = *late->second;
   const bool has_same_memory = std::ranges::equal(first.gradients(), again.gradients(), {},
                                                   &GradientSpec::data, &GradientSpec::data);
-  check(first.describe() == again.describe() && has_same_memory,
+  const bool is_same = first.describe() == again.describe() && has_same_memory;
+  check(is_same || first.failed(),
         "the registration of gradient set '" + again.name() +
             "' has timed out and is not decided; repeat it with the same gradients");
-  return std::move(late_.extract(late).mapped());
+  const auto taken = late_.extract(late);
+  return is_same ? taken.mapped() : nullptr;
 }
 
 void GroupState::marked(GradientSetState& group,
@@ -355,24 +363,26 @@ RuntimeState::~RuntimeState() {
 std::shared_ptr<GroupEngine> RuntimeState::create(const GroupOptions& group_options,
                                                   const std::vector<int>& ranks,
                                                   const std::shared_ptr<GroupEngine>& parent) {
-  const std::string& name = group_options.name;
   auto creation = std::make_shared<GroupCreation>();
-  creation->name = name;
+  creation->name = group_options.name;
   creation->ranks = ranks;
   creation->arena_bytes = group_options.arena_bytes;
   creation->operation_timeout = group_options.operation_timeout;
   creation->parent = parent;
   const std::string text =
-      GroupProposal{.name = name, .ranks = ranks, .settings = {}, .place = {}}.text();
-  bool is_new = true;
+      GroupProposal{.name = creation->name, .ranks = ranks, .settings = {}, .place = {}}.text();
   {
     const MutexLock lock(mutex_);
-    if (const auto late = late_creations_.extract(text)) {
-      creation = late.mapped();
-      is_new = false;
+    if (const auto late = late_creations_.find(text); late != late_creations_.end()) {
+      const GroupCreation& first = *late->second;
+      const bool has_failed = first.ticket.done() && !first.group;
+      check(has_failed || first.settings() == creation->settings(),
+            "the creation of group " + text + " has timed out; repeat it with the same settings");
+      creation = std::move(late_creations_.extract(late).mapped());
+    } else {
+      engines_.submit(creation);
     }
   }
-  if (is_new) engines_.submit(creation);
   if (creation->ticket.wait(options_.operation_timeout, progress_engine_.get()))
     return creation->group;
   {

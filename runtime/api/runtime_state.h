@@ -44,6 +44,8 @@ class GroupState {
   bool is_of_this_process() const;
   /// Throws UsageError while this rank is in `join`, and in a forked process.
   void check_free() const;
+  /// Returns whether this rank is in `join`, or has to repeat it.
+  bool has_joined() const { return has_joined_.load(std::memory_order_relaxed); }
 
   int rank() const { return rank_; }
   const ProcessGrid& grid() const { return grid_; }
@@ -78,7 +80,7 @@ class GroupState {
   Ticket begin(Message::Kind kind, const Buffers& buffers, int peer, std::uint64_t tag,
                NativeStream stream);
   Ticket begin(std::string_view name, Span<const TableRows> tables, const RowOptions& row_options,
-               std::vector<RowSums> memory, NativeStream stream);
+               std::vector<RowSums>&& memory, NativeStream stream);
   /// Begins an operation of the library itself, whose name cannot clash with a user's name.
   Ticket begin_own(OperationKind kind, std::string_view name, const Tensors& tensors);
 

@@ -1,3 +1,4 @@
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -40,13 +41,20 @@ kolo::Span<const int64_t> indices_of(const int64_t* indices, size_t count) {
   return {indices, count};
 }
 
+/// Checks that there are `count` results, all different.
+void check_results(kolo_row_sums* const* sums, size_t count) {
+  check_given(sums, "sums");
+  std::set<const kolo_row_sums*> seen;
+  for (size_t i = 0; i < count; ++i) {
+    check_given(sums[i], "sums");
+    check(seen.insert(sums[i]).second, "`sums` has one handle for two tables");
+  }
+}
+
 /// Moves the caller's results into a vector for the C++ call.
 std::vector<kolo::RowSums> take_from(kolo_row_sums* const* sums, size_t count) {
   std::vector<kolo::RowSums> taken;
-  for (size_t i = 0; i < count; ++i) {
-    check_given(sums[i], "sums");
-    taken.push_back(std::move(sums[i]->sums));
-  }
+  for (size_t i = 0; i < count; ++i) taken.push_back(std::move(sums[i]->sums));
   return taken;
 }
 
@@ -81,11 +89,19 @@ kolo_status kolo_sparse_all_reduce(kolo_group* group, const kolo_row_table* tabl
                        .indices = indices_of(each.indices, each.num_indices),
                        .rows = each.rows});
     }
-    if (ticket == nullptr) check_given(sums, "sums");
+    if (ticket == nullptr || sums != nullptr) check_results(sums, num_tables);
     std::vector<kolo::RowSums> memory;
     if (sums != nullptr) memory = take_from(sums, num_tables);
-    kolo::Ticket begun =
-        group->group.sparse_all_reduce(with.name, given, how, std::move(memory), with.stream);
+    const auto begin = [&] {
+      try {
+        return group->group.sparse_all_reduce(with.name, given, how, std::move(memory),
+                                              with.stream);
+      } catch (...) {
+        give_to(sums, std::move(memory));  // a refused call has taken nothing
+        throw;
+      }
+    };
+    kolo::Ticket begun = begin();
     if (ticket != nullptr) {
       *ticket = new kolo_ticket{.ticket = std::move(begun), .num_tables = num_tables};
     } else {
@@ -97,11 +113,10 @@ kolo_status kolo_sparse_all_reduce(kolo_group* group, const kolo_row_table* tabl
 kolo_status kolo_ticket_row_sums(kolo_ticket* ticket, kolo_row_sums* const* sums,
                                  size_t num_tables) {
   return guarded_on(ticket, "ticket", [&] {
-    check_given(sums, "sums");
     const size_t results = ticket->num_tables;
     check(results > 0, "the ticket is not that of a row-sparse all-reduce");
     check(results == num_tables, fmt::format("{} results of {} tables", num_tables, results));
-    for (size_t i = 0; i < num_tables; ++i) check_given(sums[i], "sums");
+    check_results(sums, num_tables);
     give_to(sums, ticket->ticket.sums());
   });
 }

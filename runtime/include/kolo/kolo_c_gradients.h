@@ -173,10 +173,10 @@ typedef struct kolo_row_options {
 kolo_status kolo_row_sums_create(kolo_row_sums** sums);
 void kolo_row_sums_release(kolo_row_sums* sums);
 /* Sums rows of tables over all ranks. All tables have one dtype, are in memory of one kind, and
- * share their exchanges. `sums` has one handle per table; the call reuses their memory. With NULL
- * as `ticket` the call blocks, and `sums` has the results afterwards. Otherwise
- * `kolo_ticket_row_sums` gives the results: `sums` may be NULL and is empty until then, and `rows`
- * stay valid until the ticket is done or released. `options` and `call` may be NULL. */
+ * share their exchanges. `sums` has one handle per table; the call reuses their memory, unless it
+ * is refused. With NULL as `ticket` the call blocks, and `sums` has the results afterwards.
+ * Otherwise `kolo_ticket_row_sums` gives the results: `sums` may be NULL and is empty until then,
+ * and `rows` stay valid until the ticket is done or released. `options` and `call` may be NULL. */
 kolo_status kolo_sparse_all_reduce(kolo_group* group, const kolo_row_table* tables,
                                    size_t num_tables, const kolo_row_options* options,
                                    const kolo_call* call, kolo_row_sums* const* sums,
