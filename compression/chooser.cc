@@ -14,16 +14,6 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Returns the average number of times that a byte is sent before it reaches its owner by log steps:
-// a payload is sent once for each bit set in its distance.
-double log_step_hops(int ranks) {
-  std::size_t hops = 0;
-  for (unsigned distance = 1; distance < static_cast<unsigned>(ranks); ++distance) {
-    hops += static_cast<std::size_t>(std::popcount(distance));
-  }
-  return static_cast<double>(hops) / ranks;
-}
-
 std::string time_text(double us) {
   if (us >= 1e5) return fmt::format("{:.2f} s", us / 1e6);
   return us >= 100 ? fmt::format("{:.2f} ms", us / 1e3) : fmt::format("{:.1f} us", us);
@@ -84,8 +74,7 @@ CompressionChoice choose_up_to(const CompressionMethod* last, const CompressedBu
 std::string to_string(const ReducePath& path) {
   std::string text(path.method->title);
   if (path.route == ExchangeRoute::kAllGather) return text + " by all-gather";
-  if (path.route) text += " through owners";
-  return path.route == ExchangeRoute::kLogStep ? text + " by log steps" : text;
+  return path.route ? text + " through owners" : text;
 }
 
 double work_us(const ReducePath& path, const CompressedBucketShape& bucket,
@@ -101,7 +90,6 @@ double predict_us(const ReducePath& path, const CompressedBucketShape& bucket,
   check(bucket.ranks > 0, "a compression bucket has at least one rank");
   if (bucket.ranks == 1) return 0;
   const double others = bucket.ranks - 1;
-  const double rounds = log_step_rounds(bucket.ranks);
   const double work = work_us(path, bucket, costs);
   const ExchangeNeeds needs = path.method->needs(bucket, costs);
   // Returns the time of rounds with `messages` messages each.
@@ -111,16 +99,16 @@ double predict_us(const ReducePath& path, const CompressedBucketShape& bucket,
   };
   const double to_owners = needs.contribution_bytes * others / bucket.ranks;
   const double back = needs.result_bytes * others / bucket.ranks;
-  // Work on a chunk overlaps with transfers of other chunks.
-  if (!path.route) return link(2 * rounds, 1, 0) + std::max(work, link(0, 0, to_owners + back));
+  if (!path.route) {
+    const double rounds = 2 * std::bit_width(static_cast<unsigned>(bucket.ranks) - 1);
+    // Work on a chunk overlaps with transfers of other chunks.
+    return link(rounds, 1, 0) + std::max(work, link(0, 0, to_owners + back));
+  }
   switch (*path.route) {
     case ExchangeRoute::kAllGather:
       return work + link(1, others, others * needs.contribution_bytes);
     case ExchangeRoute::kPairwise:
       return work + link(2, others, to_owners + back);
-    case ExchangeRoute::kLogStep:
-      return work +
-             link(2 * rounds, 1, needs.contribution_bytes * log_step_hops(bucket.ranks) + back);
   }
   return 0;
 }
@@ -129,8 +117,7 @@ PathPrediction fastest_path(const CompressionMethod& method, const CompressedBuc
                             const CompressionCosts& costs) {
   if (method.make_codec == nullptr) return {{&method}, predict_us({&method}, bucket, costs)};
   PathPrediction best{.us = kNever};
-  for (const ExchangeRoute route :
-       {ExchangeRoute::kAllGather, ExchangeRoute::kPairwise, ExchangeRoute::kLogStep}) {
+  for (const ExchangeRoute route : {ExchangeRoute::kAllGather, ExchangeRoute::kPairwise}) {
     if (method.needs_owners && route == ExchangeRoute::kAllGather) continue;
     const ReducePath path{.method = &method, .route = route};
     const double us = predict_us(path, bucket, costs);

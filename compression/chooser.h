@@ -40,15 +40,13 @@ struct CompressionChoice {
 /// Returns the predicted time of one all-reduce of the bucket, from the needs of its method.
 ///
 /// Bytes:   for P ranks, dense and through owners: (P-1)/P of a contribution to the owners and
-///          (P-1)/P of a result back. By log steps, a byte is sent to its owner once for every bit
-///          set in the distance, about log2(P) / 2 times. All-gather: P-1 contributions.
+///          (P-1)/P of a result back. All-gather: P-1 contributions.
 /// Compute: the work on elements and contributions, which takes longer if ranks share cores. Casts
 ///          of dense elements overlap with transfers; a codec's pass precedes them. By all-gather
 ///          every rank sums all contributions, which is about half of their total work.
 /// Latency: once per round; the messages of a round are sent one after the other and travel
-///          concurrently. All-gather: one round of P-1 messages. Through owners: two such rounds,
-///          or by log steps 2 log2(P) rounds of one message; twice as many if a method exchanges
-///          two factors. Dense: as halving and doubling, the
+///          concurrently. All-gather: one round of P-1 messages. Through owners: two such rounds;
+///          twice as many if a method exchanges two factors. Dense: as halving and doubling, the
 ///          lowest latency, because compression competes with the best dense algorithm.
 /// Threads: pure; any.
 double predict_us(const ReducePath& path, const CompressedBucketShape& bucket,

@@ -53,7 +53,7 @@ struct CompressionMethod {
   bool takes_density = false;    ///< Specs give the share of elements to send.
   bool takes_threshold = false;  ///< Specs give the magnitude from which a value is sent.
   bool takes_rank = false;       ///< Specs give the columns of the factors that are sent.
-  bool needs_owners = false;     ///< All routes use owners.
+  bool needs_owners = false;     ///< Owners make the sums: no all-gather.
   bool codes_sums = false;       ///< Owners code the sums too and keep a residual of them.
   /// Results are close enough to averages of gradients for an adaptive optimizer.
   bool is_close = false;

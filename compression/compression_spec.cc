@@ -114,7 +114,6 @@ const std::vector<Setting>& settings() {
       word("route=", "auto", &Spec::route, Route()),
       word("route=", "allgather", &Spec::route, Route(ExchangeRoute::kAllGather)),
       word("route=", "owners", &Spec::route, Route(ExchangeRoute::kPairwise)),
-      word("route=", "logstep", &Spec::route, Route(ExchangeRoute::kLogStep)),
       word("scope=", "nodes", &Spec::scope, SparseScope::kBetweenNodes),
       word("scope=", "flat", &Spec::scope, SparseScope::kFlat)};
   return all;
@@ -155,7 +154,7 @@ void read_rank(CompressionSpec& spec, std::string_view text, std::string_view ar
 void check_settings(const CompressionSpec& spec, std::string_view text) {
   if (!spec.method->needs_owners) return;
   if (spec.route == ExchangeRoute::kAllGather) {
-    fail(text, "sums are made by their owners: choose route=owners or route=logstep");
+    fail(text, "sums are made by their owners: choose route=owners");
   }
   if (spec.ramp > 0) fail(text, "ramp= is for methods with a density; warmup= is for all");
   if (!spec.method->codes_sums) {

@@ -48,31 +48,11 @@ std::string_view to_string(ExchangeRoute route) {
       return "allgather";
     case ExchangeRoute::kPairwise:
       return "pairwise";
-    case ExchangeRoute::kLogStep:
-      return "logstep";
   }
   return "unknown";
 }
 
 int pairwise_destination(int ranks, int rank, int step) { return (rank + 1 + step) % ranks; }
-
-int log_step_rounds(int ranks) {
-  return static_cast<int>(std::bit_width(static_cast<unsigned>(ranks) - 1));
-}
-
-int log_step_peer(int ranks, int rank, int round) { return (rank + (1 << round)) % ranks; }
-
-std::vector<Forward> log_step_forwards(int ranks, int rank, int round) {
-  std::vector<Forward> forwards;
-  const int bit = 1 << round;
-  for (int distance = 1; distance < ranks; ++distance) {
-    if ((distance & bit) == 0) continue;
-    const int gone = distance & (bit - 1);
-    const int source = (rank - gone + ranks) % ranks;
-    forwards.push_back({.source = source, .destination = (source + distance) % ranks});
-  }
-  return forwards;
-}
 
 BlockOwnership::BlockOwnership(std::size_t count, int owners) : count_(count) {
   check(owners > 0, "a compressed bucket has at least one owner");

@@ -17,45 +17,13 @@ namespace kolo {
 enum class ExchangeRoute : std::uint8_t {
   kAllGather,  ///< Every rank sends its pairs to all ranks; every rank computes all sums.
   kPairwise,   ///< Every rank sends pairs to each owner; owners send their sums to all ranks.
-  kLogStep,    ///< As kPairwise, but ranks forward payloads, in log2(ranks) rounds each way.
 };
 std::string_view to_string(ExchangeRoute route);
 
-/// The messages that send a payload from every rank to every other rank.
-///
-/// Pairwise: each payload is sent directly to its destination, first to rank + 1, then to rank + 2,
-/// and so on, so that no two ranks send to the same rank at a time. Each rank sends ranks - 1
-/// messages, and each byte once.
-///
-/// Log-step: in round b a rank forwards to rank + 2^b the payloads whose remaining distance has bit
-/// b set. There are fewer messages; each byte is sent about log2(ranks) / 2 times. For 4 ranks,
-/// from 0:
-///
-///     distance        1        2        3
-///     round 0      0 -> 1             0 -> 1
-///     round 1               0 -> 2    1 -> 3
-///
-/// Payloads stay separate, so an owner adds the same numbers in the same order on both routes.
-///
-/// Threads: pure; any.
-/// Source:  Bruck, Ho, Kipnis, Upfal and Weathersby, IEEE TPDS 8(11), 1997.
-
-struct Forward {
-  int source = 0;
-  int destination = 0;
-  friend bool operator==(const Forward&, const Forward&) = default;
-};
-
-/// Returns the destination of message `step` of `rank`; `step` counts from 0 to ranks - 2.
+/// Returns the destination of message `step` of `rank`; `step` counts from 0 to ranks - 2. Each
+/// rank sends first to rank + 1, then to rank + 2, and so on, so that no two ranks send to the same
+/// rank at a time.
 int pairwise_destination(int ranks, int rank, int step);
-
-/// Returns ceil(log2(ranks)).
-int log_step_rounds(int ranks);
-/// Returns the rank to which `rank` sends in `round`.
-int log_step_peer(int ranks, int rank, int round);
-/// Returns the payloads that `rank` sends to `log_step_peer` in one message, in ascending distance.
-/// `rank` is their source or has received them in earlier rounds.
-std::vector<Forward> log_step_forwards(int ranks, int rank, int round);
 
 /// Assigns each element of a compressed bucket to an owner, the rank that sums it. Blocks are
 /// assigned round-robin, so that large gradients load all owners equally. For 4 owners:
@@ -154,8 +122,8 @@ void keep_largest(Pairs& sums, std::span<const QuotaPart> parts, std::vector<std
 ///                                                            result -> to all ranks
 ///     every rank    returned         the pairs to subtract from the residual
 ///
-/// On the pairwise and the log-step route, owners receive the same payloads. On the all-gather
-/// route every rank computes all owners' results (`by_owner`), with the same bits.
+/// On the all-gather route every rank computes all owners' results (`by_owner`), with the same
+/// bits.
 ///
 /// Outputs are written to the caller's memory, which is reused and does not grow after the largest
 /// step or a reservation.

@@ -1,11 +1,8 @@
-#include <algorithm>
-#include <map>
 #include <utility>
 
 #include "comm/algorithms/all_reduce/stage.h"
 #include "comm/algorithms/compile.h"
 #include "comm/base/check.h"
-#include "comm/schedule/codec.h"
 #include "comm/schedule/schedule_builder.h"
 #include "compression/compression_method.h"
 #include "compression/sparse_all_reduce.h"
@@ -144,9 +141,7 @@ class Exchange {
     return builder_.payload(count, form.capacity, form.usual);
   }
 
-  int rank_at(int position) const {
-    return layout_.ranks[static_cast<std::size_t>(position % ranks_)];
-  }
+  int rank_at(int position) const { return layout_.ranks[static_cast<std::size_t>(position)]; }
   std::size_t count_of(int owner) const { return layout_.plan.ownership().local_count(owner); }
   Range& result_of(int owner) { return results_[static_cast<std::size_t>(owner)]; }
   /// Calls visit(position) for every other rank, starting with the next rank.
@@ -160,11 +155,9 @@ class Exchange {
     return all;
   }
 
-  /// Allocates the results of owners first, first + 1, ..., modulo the number of owners.
-  void make_results(int first) {
+  void make_results() {
     results_.resize(static_cast<std::size_t>(ranks_));
-    for (int i = 0; i < ranks_; ++i) {
-      const int owner = (first + i) % ranks_;
+    for (int owner = 0; owner < ranks_; ++owner) {
       result_of(owner) = payload(count_of(owner), forms_.result);
     }
   }
@@ -180,7 +173,7 @@ class Exchange {
     for_others([&](int peer) {
       builder_.recv(rank_at(peer), contributions[static_cast<std::size_t>(peer)]);
     });
-    make_results(0);
+    make_results();
     builder_.codec(CodecVerb::kMerge, side_by_side(results_), contributions);
   }
 
@@ -193,92 +186,19 @@ class Exchange {
     Range all = shares.front();
     all.count = sources.front().count;
     builder_.codec(encode, all, sources);
-    const bool by_steps = route_ == ExchangeRoute::kLogStep;
-    const std::vector<Range> mine = by_steps ? pass_on(shares) : send_straight(shares);
-    make_results(by_steps ? own_ : 0);
-    builder_.codec(CodecVerb::kMerge, result_of(own_), mine);
-    if (by_steps) {
-      gather_by_steps();
-    } else {
-      for_others([&](int peer) { builder_.send(rank_at(peer), result_of(own_)); });
-      for_others([&](int peer) { builder_.recv(rank_at(peer), result_of(peer)); });
-    }
-  }
-
-  /// Returns the shares of all ranks for this owner, in the order of ranks.
-  std::vector<Range> send_straight(const std::vector<Range>& shares) {
-    std::vector<Range> mine(static_cast<std::size_t>(ranks_));
-    mine[static_cast<std::size_t>(own_)] = shares[static_cast<std::size_t>(own_)];
     for_others(
         [&](int peer) { builder_.send(rank_at(peer), shares[static_cast<std::size_t>(peer)]); });
+    std::vector<Range> mine(static_cast<std::size_t>(ranks_));  // for this owner, by rank
+    mine[static_cast<std::size_t>(own_)] = shares[static_cast<std::size_t>(own_)];
     for_others([&](int peer) {
       Range& theirs = mine[static_cast<std::size_t>(peer)];
       theirs = payload(count_of(own_), forms_.share);
       builder_.recv(rank_at(peer), theirs);
     });
-    return mine;
-  }
-
-  std::vector<Range> pass_on(const std::vector<Range>& shares) {
-    std::map<std::pair<int, int>, Range> held;  // by source and destination
-    for (int owner = 0; owner < ranks_; ++owner) {
-      held[{own_, owner}] = shares[static_cast<std::size_t>(owner)];
-    }
-    for (int round = 0; round < log_step_rounds(ranks_); ++round) {
-      std::vector<Range> leaving;
-      for (const Forward& forward : log_step_forwards(ranks_, own_, round)) {
-        leaving.push_back(held.at({forward.source, forward.destination}));
-      }
-      send_joined(log_step_peer(ranks_, own_, round), leaving, forms_.share);
-      const int source = (own_ + ranks_ - (1 << round)) % ranks_;
-      std::vector<Range> coming;
-      for (const Forward& forward : log_step_forwards(ranks_, source, round)) {
-        coming.push_back(payload(count_of(forward.destination), forms_.share));
-        held[{forward.source, forward.destination}] = coming.back();
-      }
-      receive_joined(source, coming, forms_.share);
-    }
-    std::vector<Range> mine;
-    for (int source = 0; source < ranks_; ++source) mine.push_back(held.at({source, own_}));
-    return mine;
-  }
-
-  // Before round b this rank has the results of 2^b owners, starting with its own result.
-  void gather_by_steps() {
-    for (int distance = 1; distance < ranks_; distance *= 2) {
-      std::vector<Range> leaving, coming;
-      for (int i = 0; i < std::min(distance, ranks_ - distance); ++i) {
-        leaving.push_back(result_of((own_ + i) % ranks_));
-        coming.push_back(result_of((own_ + distance + i) % ranks_));
-      }
-      send_joined((own_ + ranks_ - distance) % ranks_, leaving, forms_.result);
-      receive_joined((own_ + distance) % ranks_, coming, forms_.result);
-    }
-  }
-
-  Range joined(const std::vector<Range>& parts, const PayloadForm& part_form) {
-    PayloadForm form{.capacity = kJoinedHeaderBytes, .usual = {.bytes = kJoinedHeaderBytes}};
-    std::size_t count = 0;
-    for (const Range& part : parts) {
-      count += part.count;
-      if (part.count == 0) continue;
-      form.capacity += joined_bytes(part_form.capacity);
-      form.usual.bytes += joined_bytes(part_form.usual.bytes);
-      form.usual.entries += part_form.usual.entries;
-    }
-    return payload(count, form);
-  }
-
-  void send_joined(int peer, const std::vector<Range>& parts, const PayloadForm& form) {
-    const Range message = joined(parts, form);
-    builder_.codec(CodecVerb::kJoin, message, parts);
-    builder_.send(rank_at(peer), message);
-  }
-
-  void receive_joined(int peer, const std::vector<Range>& parts, const PayloadForm& form) {
-    const Range message = joined(parts, form);
-    builder_.recv(rank_at(peer), message);
-    builder_.codec(CodecVerb::kPart, side_by_side(parts), {message});
+    make_results();
+    builder_.codec(CodecVerb::kMerge, result_of(own_), mine);
+    for_others([&](int peer) { builder_.send(rank_at(peer), result_of(own_)); });
+    for_others([&](int peer) { builder_.recv(rank_at(peer), result_of(peer)); });
   }
 
   ScheduleBuilder& builder_;

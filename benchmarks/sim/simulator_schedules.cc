@@ -38,9 +38,6 @@ PayloadUse codec_use(const Schedule& schedule, const Step& step) {
     case CodecVerb::kSelect:  // on a device, whose kernels are not the processor's time
     case CodecVerb::kScatter:
       return {};
-    case CodecVerb::kJoin:
-    case CodecVerb::kPart:
-      return {.bytes = sources.bytes + target.bytes};
   }
   return {};
 }

@@ -78,21 +78,4 @@ inline std::size_t used_payload_bytes(std::span<const std::byte> payload) {
   return used;
 }
 
-/// A joined payload holds several payloads in one message: the total number of used bytes, then the
-/// used bytes of each payload, padded to a multiple of 8.
-///
-///     | used bytes of the whole | payload 0 | payload 1 | ...
-///
-/// The following functions are pure and may be called from any thread.
-
-/// A joined payload needs kJoinedHeaderBytes plus, for each part, `joined_bytes` of its capacity.
-inline constexpr std::size_t kJoinedHeaderBytes = 8;
-std::size_t joined_bytes(std::size_t part_capacity);
-
-/// Joins `parts` in `whole`, which is large enough for the header and all parts.
-void join_payloads(Payloads parts, std::span<std::byte> whole);
-/// Splits a joined payload into `parts`. Errors: KoloError(kInternal) unless `whole` contains
-/// exactly parts.size() payloads, each within its capacity.
-void part_payloads(std::span<const std::byte> whole, Payloads parts);
-
 }  // namespace kolo

@@ -20,8 +20,6 @@ Range CodecRun::elements_of(const Step& step) {
     case CodecVerb::kInspect:
       return step.sources[0];
     case CodecVerb::kMerge:
-    case CodecVerb::kJoin:
-    case CodecVerb::kPart:
       break;
   }
   return {};
@@ -45,24 +43,20 @@ void CodecRun::run(const Step& step, const CodecElements& elements) {
     if (source.region == Region::kPayload) append(source, sources_);
   }
   if (step.target.region == Region::kPayload) append(step.target, targets_);
-  Codec* const codec = binding_.codec.get();  // null if steps only join and part payloads
+  Codec& codec = *binding_.codec;
   switch (step.verb) {
     case CodecVerb::kFold:
-      return codec->fold(elements);
+      return codec.fold(elements);
     case CodecVerb::kEncode:
-      return codec->encode(elements, targets_);
+      return codec.encode(elements, targets_);
     case CodecVerb::kMerge:
-      return codec->merge(sources_, targets_);
+      return codec.merge(sources_, targets_);
     case CodecVerb::kRefine:
-      return codec->refine(sources_, elements, targets_);
+      return codec.refine(sources_, elements, targets_);
     case CodecVerb::kDecode:
-      return codec->decode(sources_, elements, step.finishes ? binding_.scale : 1.0);
+      return codec.decode(sources_, elements, step.finishes ? binding_.scale : 1.0);
     case CodecVerb::kInspect:
-      return codec->inspect(elements);
-    case CodecVerb::kJoin:
-      return join_payloads(sources_, targets_.front());
-    case CodecVerb::kPart:
-      return part_payloads(sources_.front(), targets_);
+      return codec.inspect(elements);
     case CodecVerb::kSelect:
     case CodecVerb::kScatter:
       break;  // on a device

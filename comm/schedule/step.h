@@ -80,8 +80,6 @@ enum class CodecVerb : std::uint8_t {
   kScatter,  ///< Writes sources[0], which is pairs, to target, which is elements: an element
              ///< without a pair becomes zero. Device buckets only.
   kInspect,  ///< Reads sources[0], which is elements.
-  kJoin,     ///< Joins the sources to target, a single payload. Needs no codec.
-  kPart,     ///< Splits a joined payload, sources[0], to target. Needs no codec.
 };
 
 /// Whether the verb works on elements in a device bucket, so that it runs on the device.

@@ -56,16 +56,9 @@ std::optional<Form> form_of(CodecVerb verb, bool on_device) {
     case CodecVerb::kDecode:
       return Form{.target = worked_on, .most_sources = kAny};
     case CodecVerb::kMerge:
-    case CodecVerb::kJoin:
       return Form{.most_sources = kAny};
-    case CodecVerb::kPart:
-      return Form{};
   }
   return std::nullopt;
-}
-
-bool is_one_payload(const Range& range, const Schedule& schedule) {
-  return schedule.payloads_in(range).size() == 1;
 }
 
 // Whether the target's length fits the lengths of the sources.
@@ -87,7 +80,6 @@ bool has_fitting_target(const Step& step) {
     case CodecVerb::kSelect:
     case CodecVerb::kScatter:
       return is_same();
-    case CodecVerb::kJoin:
     case CodecVerb::kDecode:
       return sum() == step.target.count;
     case CodecVerb::kRefine:
@@ -106,9 +98,9 @@ Complaint check_payloads(const Step& step, const Schedule& schedule) {
     if (is_pairs(range) && step.kind != StepKind::kCodec) return "touches pairs of the codec";
     if (!is_payload(range)) return std::nullopt;
     if (!is_message && step.kind != StepKind::kCodec) return "touches a payload";
-    if (schedule.payloads_in(range).empty()) return "touches a part of a payload";
-    if (!is_message) return std::nullopt;
-    if (!is_one_payload(range, schedule)) return "moves several payloads at once";
+    const std::size_t payloads = schedule.payloads_in(range).size();
+    if (payloads == 0) return "touches a part of a payload";
+    if (is_message && payloads > 1) return "moves several payloads at once";
     return std::nullopt;
   };
   if (auto wrong = check_one(step.target)) return wrong;
@@ -140,12 +132,6 @@ Complaint check_codec(const Step& step, const Schedule& schedule) {
   }
   if (!has_fitting_target(step)) return "combines ranges of different length";
   if (step.finishes && step.verb != CodecVerb::kDecode) return "scales what it does not decode";
-  if (step.verb == CodecVerb::kJoin && !is_one_payload(step.target, schedule)) {
-    return "writes several payloads";
-  }
-  if (step.verb == CodecVerb::kPart && !is_one_payload(step.sources[0], schedule)) {
-    return "parts several payloads";
-  }
   return std::nullopt;
 }
 

@@ -71,7 +71,6 @@ std::optional<std::string> play_codec_step(const Step& step,
       return std::nullopt;
     case CodecVerb::kSelect:
     case CodecVerb::kScatter:
-    case CodecVerb::kPart:
       result = sources[0];
       return std::nullopt;
     case CodecVerb::kInspect:
@@ -81,7 +80,6 @@ std::optional<std::string> play_codec_step(const Step& step,
       result = sources[0];
       for (std::size_t i = 1; i < sources.size(); ++i) result = combine(result, sources[i]);
       return std::nullopt;
-    case CodecVerb::kJoin:
     case CodecVerb::kDecode:
       result = joined(sources);
       return std::nullopt;

@@ -272,8 +272,7 @@ TEST(SimSparse, SelectionTakesItsTimeOfTheProcessor) {
 }
 
 TEST(SimSparse, OneNodeStandsForAll) {
-  for (ExchangeRoute route :
-       {ExchangeRoute::kPairwise, ExchangeRoute::kLogStep, ExchangeRoute::kAllGather}) {
+  for (ExchangeRoute route : {ExchangeRoute::kPairwise, ExchangeRoute::kAllGather}) {
     ClusterSpec spec{.nodes = 32, .ranks_per_node = 4};
     const auto time_us = [&] {
       Cluster cluster(spec);

@@ -1,6 +1,7 @@
 #include "compression/chooser.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <vector>
@@ -21,7 +22,6 @@ const ReducePath kDense = {};
 const ReducePath kDense16 = {.method = &methods::fp16};
 const ReducePath kAllGather = {&methods::topk, ExchangeRoute::kAllGather};
 const ReducePath kOwnersPairwise = {&methods::topk, ExchangeRoute::kPairwise};
-const ReducePath kOwnersLogStep = {&methods::topk, ExchangeRoute::kLogStep};
 
 CompressionCosts wire_only(double latency_us, double bytes_per_us) {
   return {.link = {.latency_us = latency_us, .bytes_per_us = bytes_per_us},
@@ -67,10 +67,9 @@ TEST(ChooserTest, MessagesAreThoseOfTheSchedules) {
       return predict_us(path, bucket_of(1'000'000, 0.01, ranks), costs);
     };
     const double others = ranks - 1;
-    const double rounds = log_step_rounds(ranks);
+    const double rounds = std::ceil(std::log2(ranks));
     EXPECT_NEAR(us(kAllGather), 100 + others, 0.01);
     EXPECT_NEAR(us(kOwnersPairwise), 2 * (100 + others), 0.01);
-    EXPECT_NEAR(us(kOwnersLogStep), 2 * rounds * 101, 0.01);
     EXPECT_NEAR(us(kDense), 2 * rounds * 101, 0.01);
   }
 }
@@ -126,7 +125,7 @@ TEST(ChooserTest, SharedCoresSlowWhatIsComputedAndNotWhatIsSent) {
   alone.pair_us = 0.05;
   CompressionCosts shared = alone;
   shared.cores = 0.5;
-  for (const ReducePath& path : {kDense, kDense16, kAllGather, kOwnersPairwise, kOwnersLogStep}) {
+  for (const ReducePath& path : {kDense, kDense16, kAllGather, kOwnersPairwise}) {
     SCOPED_TRACE(to_string(path));
     const double wire_us = predict_us(path, bucket, costs);
     const double extra_us = predict_us(path, bucket, alone) - wire_us;
@@ -149,22 +148,15 @@ TEST(ChooserTest, LeavesDenseOnlyForAGainOfAFifth) {
   EXPECT_THAT(leaves.reason, HasSubstr("1.2 times as fast as dense 16-bit"));
 }
 
-TEST(ChooserTest, ManyRanksWithLatencyTakeLogSteps) {
-  CompressionCosts costs;
-  costs.link = {.latency_us = 50, .bytes_per_us = 1000};
-  costs.message_us = 5;
-  EXPECT_EQ(choose_path(bucket_of(1'000'000, 0.001, 256), costs).path, kOwnersLogStep);
-}
-
-// Values are sent as codes; sums come back as codes or in 16 bits. All routes use owners, and
-// `auto` does not choose these methods.
+// Values are sent as codes; sums come back as codes or in 16 bits, through owners. `auto` does not
+// choose these methods.
 TEST(ChooserTest, QuantisedMethodsArePricedByTheirCodes) {
   const CompressionCosts costs = wire_only(0, 1000);
   const double count = 256'000;
   CompressedBucketShape bucket = bucket_of(256'000, 0.01, 4);
   const auto us = [&](const CompressionMethod& method) {
     const PathPrediction best = fastest_path(method, bucket, costs);
-    EXPECT_TRUE(best.path.route && best.path.route != ExchangeRoute::kAllGather) << method.name;
+    EXPECT_EQ(best.path.route, ExchangeRoute::kPairwise) << method.name;
     return best.us;
   };
   EXPECT_NEAR(us(methods::int8), 0.75 * count * 2 * 257 / 256 / 1000, 0.01);

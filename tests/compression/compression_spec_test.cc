@@ -26,7 +26,7 @@ std::string error_of(std::string_view text) {
 
 TEST(CompressionSpecTest, ParsesEveryWord) {
   const CompressionSpec all = CompressionSpec::parse(
-      "topk( 0.02 , bf16, dgc=0.8, warmup=200, ramp=100, nofeedback, rule=lossless, route=logstep, "
+      "topk( 0.02 , bf16, dgc=0.8, warmup=200, ramp=100, nofeedback, rule=lossless, route=owners, "
       "scope=flat )");
   EXPECT_EQ(all, (CompressionSpec{.method = &methods::topk,
                                   .density = 0.02,
@@ -36,7 +36,7 @@ TEST(CompressionSpecTest, ParsesEveryWord) {
                                   .ramp = 100,
                                   .feedback = false,
                                   .rule = QuotaRule::kLossless,
-                                  .route = ExchangeRoute::kLogStep,
+                                  .route = ExchangeRoute::kPairwise,
                                   .scope = SparseScope::kFlat}));
   EXPECT_EQ(CompressionSpec::parse("topk(0.01,dgc)").momentum, 0.9f);
   EXPECT_EQ(CompressionSpec::parse("topk(0.01,fp32)").wire, DType::kFloat32);
@@ -69,7 +69,7 @@ TEST(CompressionSpecTest, MethodsAreFoundByNameAndListedInHelp) {
       continue;
     }
     EXPECT_EQ(spec.for_tensor(std::vector<std::size_t>{1}), CompressionSpec());
-    const CompressionSpec routed{.method = method, .route = ExchangeRoute::kLogStep};
+    const CompressionSpec routed{.method = method, .route = ExchangeRoute::kPairwise};
     EXPECT_EQ(CompressionSpec::parse(routed.to_string()), routed);
     EXPECT_TRUE(method->is_open || method->needs != nullptr);
   }
@@ -80,7 +80,7 @@ TEST(CompressionSpecTest, TextsAreCanonical) {
        {"none", "fp16", "bf16", "topk(0.001)", "auto(0.25)",
         "topk(0.01,dgc=0.9,nofeedback,route=owners)", "topk(0.01,bf16,dgc=0.9,warmup=5)",
         "topk(1,fp32,ramp=7,nofeedback,rule=lossless,route=allgather,scope=flat)", "int8",
-        "int8(bf16,warmup=5,rule=lossless,route=logstep)", "2bit(0.125,nofeedback)", "powersgd(4)",
+        "int8(bf16,warmup=5,rule=lossless,route=owners)", "2bit(0.125,nofeedback)", "powersgd(4)",
         "powersgd(2,dgc=0.5,warmup=5,nofeedback,route=owners,scope=flat)"}) {
     EXPECT_EQ(CompressionSpec::parse(text).to_string(), text);
   }
@@ -116,7 +116,7 @@ TEST(CompressionSpecTest, ErrorsNameTheText) {
   EXPECT_THAT(error_of("topk(0.1,rule=some)"),
               HasSubstr("'rule=some' is not rule=quota or rule=lossless"));
   EXPECT_THAT(error_of("topk(0.1,route=far)"),
-              HasSubstr("'route=far' is not route=auto, route=allgather"));
+              HasSubstr("'route=far' is not route=auto, route=allgather or route=owners"));
   EXPECT_THAT(error_of("topk(0.1,scope=all)"),
               HasSubstr("'scope=all' is not scope=nodes or scope=flat"));
   EXPECT_THAT(error_of("topk(0.1,64)"), HasSubstr("'64' is not fp32"));

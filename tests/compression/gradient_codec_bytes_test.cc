@@ -1,11 +1,9 @@
 // Compares the byte counts of transports with the formulas of payloads.
 
-#include <algorithm>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "comm/schedule/codec.h"
 #include "compression/quantised_codec.h"
 #include "tests/compression/compressed_cases.h"
 #include "tests/compression/quantised_oracle.h"
@@ -25,31 +23,13 @@ Phases expected_phases(int rank, ExchangeRoute route, const SparsePlan& plan,
                        const SparseOracle& oracle) {
   Phases phases;
   const int ranks = plan.ranks;
-  const auto share_bytes = [&](int source, int owner) {
-    return plan.share().bytes(oracle.sent(source, owner));
-  };
-  const auto result_bytes = [&](int owner) { return plan.result().bytes(oracle.kept(owner)); };
-  const auto whole_words = [](std::size_t bytes) { return (bytes + 7) / 8 * 8; };
   if (route == ExchangeRoute::kAllGather) {
     phases.shares = static_cast<std::size_t>(ranks - 1) * plan.contribution().bytes(plan.k);
-  } else if (route == ExchangeRoute::kPairwise) {
-    for (int owner = 0; owner < ranks; ++owner) {
-      if (owner != rank) phases.shares += share_bytes(rank, owner);
-    }
-    phases.results = static_cast<std::size_t>(ranks - 1) * result_bytes(rank);
   } else {
-    for (int round = 0; round < log_step_rounds(ranks); ++round) {
-      phases.shares += kJoinedHeaderBytes;
-      for (const Forward& forward : log_step_forwards(ranks, rank, round)) {
-        phases.shares += whole_words(share_bytes(forward.source, forward.destination));
-      }
+    for (int owner = 0; owner < ranks; ++owner) {
+      if (owner != rank) phases.shares += plan.share().bytes(oracle.sent(rank, owner));
     }
-    for (int distance = 1; distance < ranks; distance *= 2) {
-      phases.results += kJoinedHeaderBytes;
-      for (int i = 0; i < std::min(distance, ranks - distance); ++i) {
-        phases.results += whole_words(result_bytes((rank + i) % ranks));
-      }
-    }
+    phases.results = static_cast<std::size_t>(ranks - 1) * plan.result().bytes(oracle.kept(rank));
   }
   return phases;
 }

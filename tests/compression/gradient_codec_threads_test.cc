@@ -9,8 +9,7 @@ namespace {
 // Each rank has a thread here, so that ThreadSanitizer detects races.
 TEST_F(GradientCodecTest, RanksMayBeThreads) {
   for (const std::vector<int>& nodes : {std::vector<int>{3}, {2, 2}}) {
-    SparseOptions options = options_of({5000}, 0.02);
-    options.route = ExchangeRoute::kLogStep;
+    const SparseOptions options = options_of({5000}, 0.02);
     CompressedJob job(nodes, options), expected(nodes, options);
     for (int step = 0; step < 3; ++step) {
       const auto gradients = gradients_of(random_, options, job.size(), normal);

@@ -75,7 +75,7 @@ TEST_F(QuantisedCodecTest, CodesEqualTheReference) {
   }
 }
 
-// Compares results, residuals of values and residuals of sums on 1 to 8 ranks, by random routes.
+// Compares results, residuals of values and residuals of sums on 1 to 8 ranks, by random rules.
 TEST_F(QuantisedCodecTest, GivesTheBitsOfPlainArithmetic) {
   for (const CompressionMethod* method : quantised_methods()) {
     for (int ranks = 1; ranks <= 8; ++ranks) {

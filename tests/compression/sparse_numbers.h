@@ -22,8 +22,7 @@ using Tensors = std::vector<std::vector<float>>;  ///< The tensors of one rank.
 using Number = float (*)(std::mt19937&);
 
 inline constexpr QuotaRule kRules[] = {QuotaRule::kQuota, QuotaRule::kLossless};
-inline constexpr ExchangeRoute kRoutes[] = {ExchangeRoute::kPairwise, ExchangeRoute::kLogStep,
-                                            ExchangeRoute::kAllGather};
+inline constexpr ExchangeRoute kRoutes[] = {ExchangeRoute::kPairwise, ExchangeRoute::kAllGather};
 inline constexpr DType kWires[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
 
 template <typename T, std::size_t N>

@@ -28,7 +28,7 @@ std::vector<GradientSpec> model() {
   }
   resolve_compression(gradients,
                       CompressionRules::parse("*.sparse=topk(0.05,route=owners),*.wire=fp16,"
-                                              "*.other=topk(0.01,bf16,route=logstep,dgc)"));
+                                              "*.other=topk(0.01,bf16,route=owners,dgc)"));
   return gradients;
 }
 

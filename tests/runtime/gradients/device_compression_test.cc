@@ -21,10 +21,10 @@ namespace {
 using testing::HasSubstr;
 
 constexpr const char* kRules =
-    "*.sparse=topk(0.05,route=owners),*.other=topk(0.02,fp32,route=logstep,dgc,warmup=1)";
+    "*.sparse=topk(0.05,route=owners),*.other=topk(0.02,fp32,route=owners,dgc,warmup=1)";
 constexpr const char* kCodedRules =
-    "a.sparse=int8(route=owners),b.sparse=fp8(bf16,rule=lossless,route=logstep,warmup=1),"
-    "a.other=2bit(0.002,dgc,route=owners),b.other=sign(scope=flat,route=logstep)";
+    "a.sparse=int8(route=owners),b.sparse=fp8(bf16,rule=lossless,route=owners,warmup=1),"
+    "a.other=2bit(0.002,dgc,route=owners),b.other=sign(scope=flat,route=owners)";
 
 std::vector<GradientSpec> model(MemoryKind memory, const char* rules = kRules) {
   std::vector<GradientSpec> gradients;

@@ -20,7 +20,7 @@ const std::map<std::string, std::vector<std::string>>& taken() {
       {"compression",
        {"none", "*.bias=none,*=topk(0.01)", "auto(0.25,bf16)", "topk(0.1,dgc)",
         "a?=fp16,topk( 0.02 , fp32, dgc=0.8, warmup=200, ramp=100, nofeedback, rule=lossless, "
-        "route=logstep, scope=flat )"}},
+        "route=owners, scope=flat )"}},
       {"device", {"cpu", "cuda", "cuda:1"}},
       {"link_costs", {"network_latency_us=2.5,bucket_us=1", "node_rates=1200:0:7.5e3"}},
   };
@@ -30,7 +30,7 @@ const std::map<std::string, std::vector<std::string>>& taken() {
 constexpr const char* kWords =
     "fp32 ( ) , = * ? : - + . 0 1 0.01 1e-3 1e-320 nan inf 9223372036854775807 "
     "18446744073709551616 K M G dgc warmup ramp nofeedback rule quota lossless route owners "
-    "logstep allgather scope nodes flat network_latency_us= node_rates= bucket_us= float32 "
+    "allgather scope nodes flat network_latency_us= node_rates= bucket_us= float32 "
     "float16 bfloat16 int32 on off cpu cuda: layer.weight";
 
 TEST(OptionTexts, AreRefusedByNameOrComeBack) {
