@@ -175,6 +175,17 @@ TEST_F(LayerTest, FusedAttentionIsThatOfMatrixProducts) {
   }
 }
 
+TEST_F(LayerTest, AttentionIsFusedIn16BitsUnlessItIsSaidOtherwise) {
+  const SelfAttention::Options shape{.sequences = 1, .length = 8, .width = 32, .heads = 2};
+  for (const DType dtype : kActivationTypes) {
+    Context context(*device_, *stream_, dtype);
+    EXPECT_EQ(AttentionScratch(context, shape, AttentionMode::kAuto).fused.has_value(),
+              is_16bit_float(dtype) && cudnnGetVersion() >= 91600)
+        << to_string(dtype);
+    EXPECT_FALSE(AttentionScratch(context, shape, AttentionMode::kProducts).fused);
+  }
+}
+
 constexpr std::size_t kImages = 4, kCounted = 3;  // the last image is padding
 constexpr std::size_t kHeight = 17, kWidth = 18;
 

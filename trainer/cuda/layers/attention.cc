@@ -2,9 +2,12 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
+#include <utility>
 
 #include "comm/base/check.h"
 #include "comm/base/error.h"
+#include "comm/base/log.h"
 #include "trainer/cuda/kernels/softmax.h"
 
 namespace kolo::trainer::cuda {
@@ -120,6 +123,24 @@ DnnGraph backward_graph(DType dtype, const HeadShape& shape) {
   return g;
 }
 
+/// Returns the graphs that `mode` asks for; none for kProducts. Errors: those of AttentionScratch.
+std::optional<FusedAttention> find_fused(Context& context, const HeadShape& packed,
+                                         AttentionMode mode) {
+  const bool is_fast = is_16bit_float(context.dtype()) && cudnnGetVersion() >= kOldestFusedVersion;
+  if (mode == AttentionMode::kProducts || (mode == AttentionMode::kAuto && !is_fast)) return {};
+  try {
+    std::optional<FusedAttention> fused(std::in_place, context.dtype(), packed);
+    if (fused->compile(context.dnn)) return fused;
+    throw KoloError({.code = ErrorCode::kConfig,
+                     .what = "cuDNN has no deterministic fused attention for this shape, dtype and "
+                             "device"});
+  } catch (const KoloError& error) {
+    if (mode == AttentionMode::kFused) throw;
+    log::warn(std::string("attention by matrix products: ") + error.what());
+    return {};
+  }
+}
+
 }  // namespace
 
 FusedAttention::FusedAttention(DType dtype, const HeadShape& packed)
@@ -143,22 +164,11 @@ void FusedAttention::backward(const Backward& pass) {
 
 AttentionScratch::AttentionScratch(Context& context, const SelfAttention::Options& options,
                                    AttentionMode mode)
-    : packed(context.activations(head_shape(options, 3).count())) {
-  const bool may_fuse = mode == AttentionMode::kFused ||
-                        (mode == AttentionMode::kAuto && is_16bit_float(context.dtype()) &&
-                         cudnnGetVersion() >= kOldestFusedVersion);
-  if (may_fuse) {
-    fused.emplace(context.dtype(), head_shape(options, 3));
-    if (!fused->compile(context.dnn)) fused.reset();
-  }
+    : fused(find_fused(context, head_shape(options, 3), mode)),
+      packed(context.activations(head_shape(options, 3).count())) {
   if (fused) {
     row_sums = context.floats(options.sequences * options.heads * options.length);
     return;
-  }
-  if (mode == AttentionMode::kFused) {
-    throw KoloError({.code = ErrorCode::kConfig,
-                     .what = "cuDNN has no deterministic fused attention for this shape, dtype and "
-                             "device"});
   }
   heads = context.activations(head_shape(options, 1).count());
   split_gradients = context.activations(head_shape(options, 3).count());

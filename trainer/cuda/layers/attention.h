@@ -13,7 +13,7 @@ namespace kolo::trainer::cuda {
 
 /// How attention is computed on a device.
 enum class AttentionMode : std::uint8_t {
-  kAuto,      ///< kFused for 16-bit activations if cuDNN can, otherwise kProducts.
+  kAuto,      ///< kFused for 16-bit activations if cuDNN can, else kProducts, with a warning.
   kFused,     ///< By cuDNN in a kernel per pass. Scores do not go through memory.
   kProducts,  ///< By matrix products of all heads as one batch, with the scores in memory.
 };
@@ -58,8 +58,7 @@ class FusedAttention {
 /// What the attention layers of a model share: memory, and compiled graphs.
 struct AttentionScratch {
   /// Errors: KoloError(kConfig) if `mode` is kFused and cuDNN cannot.
-  AttentionScratch(Context& context, const SelfAttention::Options& options,
-                   AttentionMode mode = AttentionMode::kAuto);
+  AttentionScratch(Context& context, const SelfAttention::Options& options, AttentionMode mode);
 
   std::optional<FusedAttention> fused;  ///< Empty with kProducts.
   DeviceMemory packed;                  ///< Query, key and value, or gradients, [rows, 3 · width].
