@@ -243,6 +243,9 @@ class Refused(unittest.TestCase):
         for dtype in (np.uint16, ">f4", "U1", object, [("a", "f4")], np.longdouble):
             x = np.zeros(2, dtype)
             self.refused(x, "float32, float64")
+        short = np.zeros(2, np.uint16)
+        for source in (OnlyDlpack(short), OnlyInterface(short), memoryview(short)):
+            self.refused(source, "elements of type uint16")
             if x.dtype != object:
                 self.refused(OnlyInterface(x), "float32, float64")
         self.refused(array.array("H", [1]), "float32, float64")

@@ -80,7 +80,7 @@ class OwnScenes(Scenes):
 
     @job.needs_mpi
     def test_under_mpirun(self):
-        outcome = job.run_mpi(self.command("gradients,grouped_messages"), 2, **SETTINGS)
+        outcome = job.run_mpi(self.command("gradients,grouped_messages,forked"), 2, **SETTINGS)
         self.assertEqual(outcome.statuses, [0], outcome)
 
 

@@ -167,6 +167,8 @@ def misuse(job):
         kv.set_optimizer("sgd", learning_rate=0.1)
     with raises(kolo.UsageError, "the optimizer 'lamb' is not one of"):
         kv.set_optimizer("lamb")
+    with raises(kolo.UsageError, "the optimizer's lr is -1"):
+        kv.set_optimizer("sgd", lr=-1)
     with raises(kolo.UsageError, "the store type 'dist' is not one of local, device, dist_sync and dist_async"):
         create("dist", job)
     with raises(kolo.MismatchError, "rank 1"):

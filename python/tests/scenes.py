@@ -732,6 +732,9 @@ def misuse(job):
             call()
     with raises((kolo.UsageError, kolo.ConfigError), "fusion_bytes", "lots"):  # A path is its text.
         kolo.open(fusion_bytes=pathlib.Path("lots"))
+    for call in (job.all_reduce, job.broadcast, job.reduce, job.reduce_scatter, job.all_gather, job.gather, job.all_to_all):
+        with raises(TypeError, f"{call.__name__}() got an unexpected keyword argument 'prescale'; its options are name"):
+            call(x, prescale=2)
     device_memory(job)
     job.barrier()
 
@@ -859,6 +862,7 @@ def forked(job):
     held = job.allocate(10)
     child = os.fork()
     if child == 0:
+        signal.alarm(20)  # Rather than wait for ever.
         del held, job
         gc.collect()
         sys.exit(0)

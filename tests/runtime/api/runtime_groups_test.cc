@@ -15,6 +15,7 @@ namespace kolo::test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::size_t kSmall = std::size_t{1} << 17;
 
@@ -182,6 +183,16 @@ TEST(RuntimeGroups, ReleasedInDifferentOrdersBlockNobody) {
       (runtime.rank() == 0 ? other : one).reset();
     }
   });
+}
+
+TEST(RuntimeGroups, OutliveTheClosedJobInSilence) {
+  testing::internal::CaptureStderr();
+  RuntimeJob(2, test_options()).run([](Runtime& runtime) {
+    Group own = runtime.group({runtime.rank()}, {.name = "own", .arena_bytes = kSmall});
+    group_sums(own, runtime.rank());
+    runtime.close();
+  });
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), Not(HasSubstr("is closed")));
 }
 
 TEST(RuntimeGroups, ThatTimeOutGoOnWhenTheyAreCalledAgain) {

@@ -8,9 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/store/parameter_store.h"
@@ -47,6 +49,20 @@ TEST(StoreErrors, OfACallNameTheKey) {
     error_says("row_sparse_pull of 'w': float32 [6]",
                [&] { store.row_sparse_pull("w", six, std::vector<std::int64_t>{1}); });
     error_says("'lamb' is not one of", [&] { store.set_optimizer({.name = "lamb"}); });
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const std::pair<StoreOptimizer, const char*> wrong_settings[] = {
+        {{.lr = -1}, "the optimizer's lr is -1, and must be at least 0"},
+        {{.lr = nan}, "lr is nan"},
+        {{.lr = std::numeric_limits<double>::infinity()}, "lr is inf"},
+        {{.momentum = 1.5}, "momentum is 1.5, and must be from 0 to 1"},
+        {{.weight_decay = -0.5}, "weight_decay is -0.5"},
+        {{.name = "adam", .beta1 = 1}, "beta1 is 1, and must be from 0 to less than 1"},
+        {{.name = "adam", .beta2 = -1}, "beta2 is -1"},
+        {{.name = "adamw", .epsilon = 0}, "epsilon is 0, and must be above 0"},
+        {{.rescale = nan}, "rescale is nan"}};
+    for (const auto& [wrong, text] : wrong_settings) {
+      error_says(text, [&, &settings = wrong] { store.set_optimizer(settings); });
+    }
     store.init("n", whole);
     store.set_optimizer({});
     error_says("take float32, and the key is int32", [&] { store.push("n", ConstBuffer(whole)); });
