@@ -1,5 +1,7 @@
 #include "comm/rendezvous/pmix_rendezvous.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <future>
@@ -60,8 +62,12 @@ class PmixSession {
     const PmixStatus status = pmix_.init(&self_, nullptr, 0);
     if (status != kPmixSuccess) fail(pmix_, status, "PMIx_Init");
   }
-  ~PmixSession() { pmix_.finalize(nullptr, 0); }
+  /// A forked child is not a rank and has no thread of PMIx, for which it would wait.
+  ~PmixSession() {
+    if (::getpid() == process_) pmix_.finalize(nullptr, 0);
+  }
 
+  const pid_t process_ = ::getpid();
   const PmixLibrary pmix_;
   PmixProcess self_{};
 };
