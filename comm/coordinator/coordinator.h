@@ -179,6 +179,9 @@ class Coordinator {
   ProposalKey propose_close(const Waitable& waited);
   /// Key of the next proposal that all ranks close.
   ProposalKey close_key() const { return next_key(close_hash_); }
+  std::string_view close_text() const {
+    return options_.group.empty() ? "the end of the job" : "the end of the group";
+  }
   static bool is_close(const ProposalKey& key) { return key.hash == name_hash(kCloseName); }
   /// Ranks known to have closed, including this one; a subset of `joined()`.
   const std::set<int>& closed() const { return announcements_.closed(); }

@@ -46,7 +46,7 @@ bool Coordinator::is_pending(std::uint64_t hash) const {
 }
 
 ProposalKey Coordinator::propose_close(const Waitable& waited) {
-  return propose(kCloseName, 0, "the end of the job", waited);
+  return propose(kCloseName, 0, std::string(close_text()), waited);
 }
 
 ProposalKey Coordinator::next_key(std::uint64_t hash) const {

@@ -57,8 +57,9 @@ GroupState::GroupState(RuntimeState& runtime, std::shared_ptr<GroupEngine> group
 GroupState::~GroupState() {
   if (group_ == nullptr || closed_ || !runtime_.is_of_this_process()) return;
   try {
-    // Not `begin`: while this rank has joined, the engine closes the group once the join is over.
-    const Ticket left_alone = submit(calls_.plain(OperationKind::kClose), 0);
+    // Not `begin`: this rank may have joined. No ticket: it would log that the job has ended.
+    engine_.submit(calls_.plain(OperationKind::kClose));
+    progress_engine().attend(ProgressEngine::Next::kUnknown);
   } catch (const std::exception& e) {
     log::error(std::string("releasing a group: ") + e.what());
   }
@@ -66,6 +67,7 @@ GroupState::~GroupState() {
 
 void GroupState::enter() const { runtime_.enter(); }
 void GroupState::exempt_thread() const { runtime_.exempt_thread(); }
+void GroupState::abort(std::string_view why) { runtime_.abort(why); }
 bool GroupState::is_of_this_process() const { return runtime_.is_of_this_process(); }
 void GroupState::check_free() const {
   runtime_.check_process();
@@ -293,8 +295,6 @@ int GroupState::join() {
   }
   return leave()->last;
 }
-
-void GroupState::abort(std::string_view why) { runtime_.abort(why); }
 
 void GroupState::close() {
   if (closed_) return;

@@ -95,7 +95,7 @@ std::string to_string(const RowCall& call) {
 }
 
 std::string Operation::signature() const {
-  if (kind == OperationKind::kClose) return "the end of the job";
+  if (kind == OperationKind::kClose) return "a call of close";
   return fmt::format("'{}': {}", name, rows ? to_string(*rows) : arguments());
 }
 

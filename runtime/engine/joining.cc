@@ -20,7 +20,7 @@ bool Joining::poll() {
   take_parts();
   // While ranks are missing, no rank may close. Once all have joined, each rank may.
   if (!last_ && !coordinator_.closed().empty()) {
-    decline(coordinator_.close_key(), "the end of the job", "all ranks must join first");
+    decline(coordinator_.close_key(), coordinator_.close_text(), "all ranks must join first");
   }
   const bool is_idle = gradients_.move_stand_ins() && wanted_.empty();
   if (!last_ || !is_idle || !operations_.is_idle()) return moved;
