@@ -78,6 +78,14 @@ class OneOrMore {
   constexpr OneOrMore() = default;
   constexpr OneOrMore(const T& one)  // NOLINT(*-explicit-*): a list of one.
       : one_(one) {}
+  /// A list of what converts to one, such as a vector of numbers to a `ConstBuffer`.
+  template <typename One,
+            std::enable_if_t<std::is_convertible_v<One, T> && !kIsViewableAs<One, const T> &&
+                                 !std::is_base_of_v<T, std::decay_t<One>> &&
+                                 !std::is_base_of_v<OneOrMore, std::decay_t<One>>,
+                             int> = 0>
+  constexpr OneOrMore(One&& one)  // NOLINT(*-explicit-*): a list of one.
+      : one_(std::forward<One>(one)) {}
   /// Views all elements of a vector, an array or a span.
   template <typename Range, std::enable_if_t<kIsViewableAs<Range, const T> &&
                                                  !std::is_base_of_v<OneOrMore, std::decay_t<Range>>,

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -51,6 +52,32 @@ void adam(const StoreOptimizer& with, float lr, OptimizerState& state, Span<floa
   }
 }
 
+/// Throws UsageError for a setting with which no optimizer works. An `lr` of 0 begins a warm-up.
+void check_settings(const StoreOptimizer& with) {
+  const auto is_amount = [](double value) { return value >= 0 && std::isfinite(value); };
+  const auto is_share = [](double value) { return value >= 0 && value < 1; };
+  const struct {
+    std::string_view name;
+    double value;
+    bool is_right;
+    std::string_view range;
+  } settings[] = {
+      {"lr", with.lr, is_amount(with.lr), "at least 0"},
+      {"momentum", with.momentum, is_share(with.momentum) || with.momentum == 1, "from 0 to 1"},
+      {"weight_decay", with.weight_decay, is_amount(with.weight_decay), "at least 0"},
+      {"beta1", with.beta1, is_share(with.beta1), "from 0 to less than 1"},
+      {"beta2", with.beta2, is_share(with.beta2), "from 0 to less than 1"},
+      {"epsilon", with.epsilon, is_amount(with.epsilon) && (with.epsilon > 0 || with.name == "sgd"),
+       "above 0"},
+      {"rescale", with.rescale, std::isfinite(with.rescale), "finite"}};
+  for (const auto& setting : settings) {
+    check(setting.is_right, [&] {
+      return fmt::format("the optimizer's {} is {}, and must be {}", setting.name, setting.value,
+                         setting.range);
+    });
+  }
+}
+
 }  // namespace
 
 StoreUpdater make_updater(const StoreOptimizer& optimizer,
@@ -60,6 +87,7 @@ StoreUpdater make_updater(const StoreOptimizer& optimizer,
         fmt::format("the optimizer '{}' is not one of sgd, adam and adamw; set_updater takes a "
                     "function of yours",
                     optimizer.name));
+  check_settings(optimizer);
   return [=](const StoreUpdate& update) {
     const Span<float> value(static_cast<float*>(update.value.data), update.value.count);
     (is_sgd ? sgd : adam)(optimizer, static_cast<float>(optimizer.lr * update.rate),

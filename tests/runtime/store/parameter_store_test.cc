@@ -40,7 +40,7 @@ void check_key(ParameterStore& store, int key, std::size_t rows, std::size_t wid
   store.barrier();
 
   std::vector<T> out(count);
-  store.push_pull(name, ConstBuffer(mine), out);
+  store.push_pull(name, mine, out);
   if (store.options().type == "dist_async") store.barrier();
   for (int rank = 0; rank < store.num_workers(); ++rank) {
     expected = sum_of(expected, values_of<T>(rank, key, count));
@@ -92,7 +92,7 @@ TEST_P(StoreTypes, AssignWithoutUpdater) {
       sum = sum_of(sum, values_of<float>(rank, 1, count));
     }
     const std::vector<float> mine = values_of<float>(store.rank(), 1, count);
-    if (!is_async || store.rank() == last) store.push("w", ConstBuffer(mine));
+    if (!is_async || store.rank() == last) store.push("w", mine);
     store.barrier();
     require(pulled<float>(store, "w", count) == sum, "the assigned value");
     store.barrier();
@@ -123,10 +123,10 @@ TEST_P(StoreBits, DistSyncIsTrainingByAllReduce) {
       for (int step = 0; step < 10; ++step) {
         std::ranges::generate(gradient, [&] { return normal(random); });
         if (step % 2 == 0) {
-          store.push(key, ConstBuffer(gradient));
+          store.push(key, gradient);
           store.pull(key, out);
         } else {
-          store.push_pull(key, ConstBuffer(gradient), out);
+          store.push_pull(key, gradient, out);
         }
         runtime.all_reduce("gradient " + key, view(gradient)).wait();
         update({key, 0, weights, gradient});
@@ -154,7 +154,7 @@ TEST(AsyncStore, ASlowWorkerDelaysNoOther) {
     const int pushes = runtime.rank() == 0 ? kPushes : kPushes / 4;
     for (int push = 1; push <= pushes; ++push) {
       while (runtime.rank() == 1 && fast < 4 * push) std::this_thread::yield();
-      store.push("w", ConstBuffer(one));
+      store.push("w", one);
       store.pull("w", out);
       if (runtime.rank() == 0) ++fast;
     }
@@ -178,13 +178,13 @@ TEST(AsyncStore, APullWaitsForAsManyPushesAsItNames) {
     const std::vector<float> one(100, 1.0f);
     std::vector<float> out(100);
     if (runtime.rank() == 0) {
-      store.push("w", ConstBuffer(one));
+      store.push("w", one);
       store.pull("w", out);
       has_pulled = true;
     }
     while (!has_pulled) std::this_thread::yield();
     for (std::uint64_t push = runtime.rank() == 0 ? 1 : 0; push < kPushes; ++push) {
-      store.push("w", ConstBuffer(one));
+      store.push("w", one);
     }
     require(store.pull("w", out, kPushes).updates == 3 * kPushes, "updates");
     require(out == std::vector<float>(100, 3.0f * kPushes), "the sum of all pushes");
@@ -203,7 +203,7 @@ TEST_P(StoreTypes, GiveTheRateToTheUpdater) {
     const std::vector<float> any(1);
     const bool is_async = store.options().type == "dist_async";
     for (int push = 0; push < 3; ++push) {
-      store.push("w", ConstBuffer(any), is_async ? store.rank() + 0.5 : push + 0.25);
+      store.push("w", any, is_async ? store.rank() + 0.5 : push + 0.25);
     }
     store.barrier();
     const int workers = store.num_workers();
@@ -222,11 +222,11 @@ TEST(AsyncStore, AnUpdaterIsNotForEarlierPushes) {
     const std::vector<float> one(count, 1.0f);
     if (store.rank() == 1) {
       for (int push = 0; push < 40; ++push) {
-        store.push("w", ConstBuffer(values_of<float>(1, push, count)));
+        store.push("w", values_of<float>(1, push, count));
       }
     }
     store.set_updater(add_pushed<float>);
-    store.push("w", ConstBuffer(one));
+    store.push("w", one);
     store.barrier();
     const std::vector<float> two(count, 2.0f);
     require(pulled<float>(store, "w", count) == sum_of(values_of<float>(1, 39, count), two),
@@ -250,12 +250,12 @@ TEST_P(StoreTypes, AChangedLearningRateKeepsTheStateOfTheOptimizer) {
     store.init("w", std::vector<float>(5));
     for (const double lr : {0.25, 0.5}) {
       store.set_optimizer({.name = "sgd", .lr = lr, .momentum = 1.0});
-      for (int push = 0; push < 2; ++push) store.push("w", ConstBuffer(gradient));
+      for (int push = 0; push < 2; ++push) store.push("w", gradient);
       for (int i = 0; i < updates; ++i) expected += lr * pushed * ++update;
     }
     store.set_optimizer({.name = "adam"});
     store.set_optimizer({.name = "sgd", .lr = 0.5, .momentum = 1.0});  // begins anew
-    store.push("w", ConstBuffer(gradient));
+    store.push("w", gradient);
     for (int i = 1; i <= updates / 2; ++i) expected += 0.5 * pushed * i;
     store.barrier();
     require(pulled<float>(store, "w", 5)[4] == static_cast<float>(expected), "the velocity");
@@ -286,7 +286,7 @@ TEST_P(Staleness, IsNeverExceeded) {
         std::this_thread::yield();
       }
       ++begun[runtime.rank()];
-      store.push("w", ConstBuffer(one));
+      store.push("w", one);
       check_all(push - 1, "a push that was too early");
       if (random() % 3 == 0) continue;
       const StoreVersion version = store.pull("w", out);
@@ -309,7 +309,7 @@ TEST(AsyncStore, WaitsNoLongerForAWorkerThatCloses) {
     store.init("w", std::vector<float>(5));
     const std::vector<float> one(5, 1.0f);
     for (int push = 0; push < (runtime.rank() == 0 ? 6 : 1); ++push) {
-      store.push("w", ConstBuffer(one));
+      store.push("w", one);
     }
     store.close();
   });
@@ -329,7 +329,7 @@ TEST(AsyncStore, BytesInFlightMayBeFew) {
     const std::size_t count = 200'000;
     store.init("w", values_of<float>(0, 0, count));
     const std::vector<float> one(count, 1.0f);
-    for (int push = 0; push < 5; ++push) store.push("w", ConstBuffer(one));
+    for (int push = 0; push < 5; ++push) store.push("w", one);
     store.barrier();
     const std::vector<float> more(count, 15.0f);
     require(pulled<float>(store, "w", count) == sum_of(values_of<float>(0, 0, count), more), "sum");

@@ -36,11 +36,11 @@ TEST(StoreErrors, OfACallNameTheKey) {
               "'" + text + "' is not in: " + error);
     };
     error_says("pull of 'v': the store has no such key", [&] { store.pull("v", six); });
-    error_says("push of 'v'", [&] { store.push("v", ConstBuffer(six)); });
+    error_says("push of 'v'", [&] { store.push("v", six); });
     error_says("init of 'w': the key exists", [&] { store.init("w", six); });
     error_says("init of 'v': 5 elements in rows of 2", [&] { store.init("v", five, 2); });
     error_says("push of 'w': float32 [5], and the key is float32 [6]",
-               [&] { store.push("w", ConstBuffer(five)); });
+               [&] { store.push("w", five); });
     error_says("push of 'w': there is no value", [&] { store.push("w", {}); });
     error_says("pull of 'w': int32 [6], and the key is float32 [6]",
                [&] { store.pull("w", whole); });
@@ -65,7 +65,7 @@ TEST(StoreErrors, OfACallNameTheKey) {
     }
     store.init("n", whole);
     store.set_optimizer({});
-    error_says("take float32, and the key is int32", [&] { store.push("n", ConstBuffer(whole)); });
+    error_says("take float32, and the key is int32", [&] { store.push("n", whole); });
     require(pulled<float>(store, "w", 6) == six, "the store goes on");
     store.close();
     error_says("the store has been closed", [&] { store.pull("w", six); });
@@ -113,7 +113,7 @@ TEST(StoreErrors, OfAnUpdaterEndTheJob) {
                   store.set_updater([](const StoreUpdate& update) {
                     throw UsageError("no update of " + std::string(update.key));
                   });
-                  store.push("w", ConstBuffer(std::vector<float>(5)));
+                  store.push("w", std::vector<float>(5));
                   store.barrier();
                 }));
     });
@@ -131,7 +131,7 @@ TEST(StoreErrors, ALostRankIsReportedToAllWhoWait) {
                 ParameterStore store(runtime, options);
                 store.init("w", std::vector<float>(50));
                 if (run.rank() == 1) return runtime.abort("it has no more power");
-                store.push("w", ConstBuffer(std::vector<float>(50)));
+                store.push("w", std::vector<float>(50));
                 std::vector<float> out(50);
                 store.pull("w", out);
               }));
@@ -155,13 +155,13 @@ TEST(StoreErrors, AWaitForASlowWorkerEnds) {
     const std::vector<float> one(50, 1.0f);
     std::vector<float> out(50);
     if (run.rank() == 0) {
-      store.push("w", ConstBuffer(one));
+      store.push("w", one);
       EXPECT_THAT(error_of([&] { store.pull("w", out); }),
                   AllOf(HasSubstr("time-out"), HasSubstr("'w', which waits for the slowest")));
       has_failed = true;
     } else {
       run.poll_until([] { return false; }, [&] { return has_failed.load(); });
-      store.push("w", ConstBuffer(one));
+      store.push("w", one);
     }
     for (;;) {  // The wait goes on.
       const std::string error = error_of([&] { store.pull("w", out); });
