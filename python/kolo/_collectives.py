@@ -65,20 +65,15 @@ def call_of(
     )
 
 
-def _named(name: str | None = None, stream: int | None = None) -> _c.kolo_call | None:
-    return call_of(name, stream)
-
-
-def _scaled(
-    name: str | None = None, stream: int | None = None, scale_before: float = 1.0, scale_after: float = 1.0
-) -> _c.kolo_call | None:
-    return call_of(name, stream, scale_before, scale_after)
-
-
-def _streamed(pairs: list[Pair], options: Any) -> Any:
-    """Adds the stream of a call on device memory to its options."""
+def _call(what: str, taken: Any, pairs: list[Pair], options: Any) -> _c.kolo_call | None:
+    """Returns the options of a call of the method `what`, which takes those of the class `taken`, with the stream of a
+    call on device memory. Raises TypeError for others."""
+    known = taken.__optional_keys__
+    if not options.keys() <= known:
+        wrong, its = min(options.keys() - known), ", ".join(sorted(known))
+        raise TypeError(f"{what}() got an unexpected keyword argument {wrong!r}; its options are {its}")
     stream = stream_for(options.get("stream"), (each for pair in pairs for each in (pair.result, pair.input)))
-    return options if stream is None else {**options, "stream": stream}
+    return call_of(**(options if stream is None else {**options, "stream": stream}))
 
 
 def _is_list(x: Any) -> bool:
@@ -138,7 +133,7 @@ class Collectives(Calls):
         """
         arrays = _Arrays(x, out)
         pairs = [_pairs.whole(*each) for each in arrays.each]
-        call = call_of(**_streamed(pairs, options))
+        call = _call("all_reduce", Summed, pairs, options)
         return self._run("all_reduce", arrays, pairs, call, wait, _dtypes.choice(_dtypes.ops(), op, "op"))
 
     @overload
@@ -162,7 +157,7 @@ class Collectives(Calls):
         is_root = self.rank == root
         arrays = _Arrays(x if is_root or out is None else None, out)
         pairs = [_pairs.copied(*each, is_root) for each in arrays.each]
-        return self._run("broadcast", arrays, pairs, _named(**_streamed(pairs, options)), wait, root)
+        return self._run("broadcast", arrays, pairs, _call("broadcast", Named, pairs, options), wait, root)
 
     @overload
     def reduce(
@@ -184,7 +179,7 @@ class Collectives(Calls):
         `out`. On other ranks, `x` is only read and the method returns None."""
         arrays = _Arrays(x, out)
         pairs = [_pairs.reduced(*each, self.rank == root) for each in arrays.each]
-        call = _scaled(**_streamed(pairs, options))
+        call = _call("reduce", Scaled, pairs, options)
         return self._run("reduce", arrays, pairs, call, wait, root, _dtypes.choice(_dtypes.ops(), op, "op"))
 
     # --- on tensors with a part for each rank ------------------------------------------------------
@@ -220,7 +215,7 @@ class Collectives(Calls):
         arrays = _Arrays(x, out)
         parts = self._parts(counts, arrays)
         pairs = [_pairs.scattered(*each, its) for each, its in zip(arrays.each, parts)]
-        call = call_of(**_streamed(pairs, options))
+        call = _call("reduce_scatter", Summed, pairs, options)
         return self._run("reduce_scatter", arrays, pairs, call, wait, _dtypes.choice(_dtypes.ops(), op, "op"), counts=_counts(parts))
 
     @overload
@@ -246,7 +241,7 @@ class Collectives(Calls):
         arrays = _Arrays(x, out)
         parts = self._parts(counts, arrays)
         pairs = [_pairs.gathered(*each, its) for each, its in zip(arrays.each, parts)]
-        return self._run("all_gather", arrays, pairs, _named(**_streamed(pairs, options)), wait, counts=_counts(parts))
+        return self._run("all_gather", arrays, pairs, _call("all_gather", Named, pairs, options), wait, counts=_counts(parts))
 
     @overload
     def gather(self, x: A, root: int = ..., *, out: None = ..., wait: Literal[True] = ..., **options: Unpack[Parted]) -> A | None: ...
@@ -278,7 +273,7 @@ class Collectives(Calls):
         arrays = _Arrays(x if is_root else _given(x), out)
         parts = self._parts(counts, arrays)
         pairs = [_pairs.gathered(*each, its, is_root) for each, its in zip(arrays.each, parts)]
-        call = _named(**_streamed(pairs, options))
+        call = _call("gather", Named, pairs, options)
         return self._run("gather", arrays, pairs, call, wait, root, counts=_counts(parts))
 
     @overload
@@ -314,7 +309,7 @@ class Collectives(Calls):
             _pairs.scattered_from(_given(given), result, its) if is_root else _pairs.received(result, its)
             for (given, result), its in zip(arrays.each, parts)
         ]
-        call = _named(**_streamed(pairs, options))
+        call = _call("scatter", Named, pairs, options)
         return self._run("scatter", arrays, pairs, call, wait, root, counts=_counts(parts))
 
     @overload
@@ -341,7 +336,7 @@ class Collectives(Calls):
         arrays = _Arrays(x, out)
         flats = [_flat(each, self.size) for each in arrays.counts_of_each(counts)]
         pairs = [_pairs.exchanged(*each, *self._sent_and_got(flat)) for each, flat in zip(arrays.each, flats)]
-        return self._run("all_to_all", arrays, pairs, _named(**_streamed(pairs, options)), wait, counts=flats)
+        return self._run("all_to_all", arrays, pairs, _call("all_to_all", Named, pairs, options), wait, counts=flats)
 
     # --- implementation -----------------------------------------------------------------------------
 

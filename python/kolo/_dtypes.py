@@ -92,7 +92,7 @@ def _of_kind(kind: str, itemsize: int, what: object) -> DType:
     try:
         return _by_name()[name]
     except KeyError:
-        raise unknown(what) from None
+        raise unknown(f"{name} ({what})" if kind in _KINDS else what) from None
 
 
 def of_typestr(text: str) -> DType:
@@ -126,7 +126,9 @@ def of_dlpack(code: int, bits: int, lanes: int) -> DType:
     for dtype in dtypes():
         if dtype.dlpack == (code, bits) and lanes == 1:
             return dtype
-    raise unknown(f"{code} of {bits} bits and {lanes} lanes (DLPack)")
+    names = {number: kind for kind, number in _DLPACK.items()}
+    name = f"{names[code]}{bits}" if code in names else f"{code} (DLPack) of {bits} bits"
+    raise unknown(name if lanes == 1 else f"{name} in vectors of {lanes}")
 
 
 _numpy_dtypes: dict[Any, DType] = {}

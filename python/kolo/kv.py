@@ -163,9 +163,10 @@ class KVStore(Owner):
 
         Settings: lr, momentum, weight_decay, beta1, beta2, epsilon, rescale (multiplies gradients).
         """
-        unknown = settings.keys() - {field for field, _ in _c.kolo_optimizer._fields_[2:]}
+        known = [field for field, _ in _c.kolo_optimizer._fields_[2:]]
+        unknown = settings.keys() - set(known)
         if unknown:
-            raise UsageError(f"an optimizer has no setting {', '.join(sorted(unknown))}")
+            raise UsageError(f"an optimizer has no setting {', '.join(sorted(unknown))}; it has {', '.join(known)}")
         defaults = {"lr": 0.01, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "rescale": 1.0}
         merged = {**self._optimizer.get(name, defaults), **settings}
         optimizer = _c.kolo_optimizer(name=name.encode(), **merged)
