@@ -76,7 +76,7 @@ class TopKState(ParameterGradients):
         if (found := on_gpu(list(module.parameters()))) is not None:
             raise UsageError(f"TopKState takes gradients in host memory, not those on {found.device}")
         super().__init__(
-            ((name, each) for name, each in module.named_parameters() if each.requires_grad and name not in ignored),
+            ((name, each) for name, each in module.named_parameters() if name not in ignored),
             group_of(process_group),
             "gradients of TopKState",
             compression=compression or f"topk({density!r},warmup={warmup})",

@@ -11,7 +11,7 @@ from torch import Tensor
 import kolo
 from kolo import UsageError
 
-from ._parameters import AnyGroup, ParameterGradients, broadcast_parameters, call_on_gradients, group_of
+from ._parameters import SPARSE, AnyGroup, ParameterGradients, broadcast_parameters, call_on_gradients, group_of
 
 
 class WrappedOptimizer(torch.optim.Optimizer):
@@ -95,13 +95,13 @@ class DistributedOptimizer(WrappedOptimizer):
         super().__init__(optimizer)
         if isinstance(optimizer, torch.optim.LBFGS):
             raise UsageError("LBFGS calls its closure as often as a rank's own loss demands, so ranks would differ")
+        if isinstance(optimizer, torch.optim.SparseAdam):
+            raise UsageError(f"SparseAdam takes sparse gradients, and DistributedOptimizer averages dense ones; {SPARSE}")
         if backward_passes_per_step < 1:
             raise UsageError(f"backward_passes_per_step is {backward_passes_per_step}, and at least 1 is needed")
         self._rank_group = group_of(group)
-        named = _named(optimizer, named_parameters)
-        self._parameters = [parameter for _, parameter in named]
         self._gradients = ParameterGradients(
-            named,
+            _named(optimizer, named_parameters),
             self._rank_group,
             "gradients of DistributedOptimizer",
             compression=compression,
@@ -109,10 +109,11 @@ class DistributedOptimizer(WrappedOptimizer):
             op=op,
             divisor=divisor,
         )
+        self._parameters = self._gradients.parameters
         self._passes_per_step = backward_passes_per_step
-        self._passes = [0] * len(named)  # Number of passes since the last averages.
+        self._passes = [0] * len(self._parameters)  # Number of passes since the last averages.
         # By gradient, the version of its tensor when it was sent; None if it was not sent.
-        self._sent: list[int | None] = [None] * len(named)
+        self._sent: list[int | None] = [None] * len(self._parameters)
         self._accumulates = False
         self._is_synchronized = False
         if broadcast:
@@ -264,23 +265,21 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
 def _named(
     optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, Tensor]] | None
 ) -> list[tuple[str, Tensor]]:
-    """Returns the optimizer's parameters that require gradients, with their names, in the order of the model."""
-    own = [parameter for parameter in parameters_of(optimizer) if parameter.requires_grad]
+    """Returns the optimizer's parameters with their names, in the order of the model. Frozen ones may have no name."""
     if named_parameters is None:
         return [
             (f"{number}.{index}", parameter)
             for number, group in enumerate(optimizer.param_groups)
             for index, parameter in enumerate(group["params"])
-            if parameter.requires_grad
         ]
-    ours = set(own)
+    ours = set(parameters_of(optimizer))
     named: list[tuple[str, Tensor]] = []
     seen: set[Tensor] = set()
     for name, parameter in named_parameters:
         if parameter in ours and parameter not in seen:  # A tied parameter has one gradient and several names.
             named.append((name, parameter))
             seen.add(parameter)
-    missing = ours.difference(parameter for _, parameter in named)
+    missing = {parameter for parameter in ours - seen if parameter.requires_grad}
     if missing:
         shapes = ", ".join(f"one of shape {list(parameter.shape)}" for parameter in list(missing)[:5])
         raise UsageError(f"named_parameters has no names of {len(missing)} of the optimizer's parameters: {shapes}")

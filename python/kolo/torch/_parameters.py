@@ -20,6 +20,7 @@ from ._tensors import Staging, check_device, moved_memory, resolved, tensor_at
 AnyGroup = Union[ProcessGroup, kolo.Group, None]
 Tensors = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tensor]]
 
+SPARSE = "DDP without a hook and kolo.horovod.DistributedOptimizer take sparse ones"
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
@@ -68,6 +69,8 @@ class ParameterGradients:
     """
 
     set: kolo.GradientSet
+    parameters: list[Tensor]
+    """Those of the given ones that require gradients, by index in the set."""
     names: tuple[str, ...]
     views: list[Tensor]
     """The gradients as tensors, by index in the set; they keep the memory alive."""
@@ -81,7 +84,10 @@ class ParameterGradients:
                 CPU nor on the GPU, or has no real floating-point elements; MismatchError, the same on all ranks, if
                 their models differ.
         """
-        parameters = _checked(named_parameters)
+        named = list(named_parameters)
+        parameters = _checked((name, each) for name, each in named if each.requires_grad)
+        self._frozen = {each: name for name, each in named if not each.requires_grad}
+        self._owner = kind.rpartition(" ")[2]
         group = _with_room(group, kind, parameters.values())
         self.set = group.register_gradients(
             group._new_name(kind),
@@ -91,10 +97,11 @@ class ParameterGradients:
             },
             **options,
         )
+        self.parameters = list(parameters.values())
         self.names = self.set.names
-        self.views = [tensor_at(self.set.memory(i), each.device) for i, each in enumerate(parameters.values())]
+        self.views = [tensor_at(self.set.memory(i), each.device) for i, each in enumerate(self.parameters)]
         self._on_gpu = on_gpu(self.views)
-        self._index = {each: i for i, each in enumerate(parameters.values())}
+        self._index = {each: i for i, each in enumerate(self.parameters)}
         self._group = group
 
     def __contains__(self, parameter: Tensor) -> bool:
@@ -106,9 +113,11 @@ class ParameterGradients:
         try:
             return self._index[parameter]
         except KeyError:
+            name = self._frozen.get(parameter)
+            which = f"the parameter {name!r}, which" if name else f"a parameter of shape {list(parameter.shape)}, which was new or"
             raise UsageError(
-                f"rank {self._group.rank}: a gradient of a parameter of shape {list(parameter.shape)} is none of "
-                f"{self.set.name!r}: the parameter was made, or required no gradient, when that was set up"
+                f"rank {self._group.rank}: {self._owner} does not know {which} required no gradient when {self._owner} was "
+                "made; unfreeze parameters before that, or make it again afterwards"
             ) from None
 
     def ready(self, index: int) -> None:
@@ -126,8 +135,8 @@ class ParameterGradients:
         """Raises UsageError unless `gradient` is a dense tensor."""
         if gradient.layout != torch.strided:
             raise UsageError(
-                f"rank {self._group.rank}: the gradient of {self.names[index]!r} is {gradient.layout}; Kolo averages "
-                "dense gradients here, so make the embedding with sparse=False"
+                f"rank {self._group.rank}: the gradient of {self.names[index]!r} is {gradient.layout}; {self._owner} "
+                f"averages dense gradients: make the embedding with sparse=False; {SPARSE}"
             )
 
     # --- checkpoints -----------------------------------------------------------------------------------
