@@ -155,6 +155,14 @@ TEST(CollectiveBench, KnowsNoLimitInsideANode) {
   EXPECT_THROW(make_wire_limit(runtime), KoloError);
 }
 
+TEST(CollectiveCase, HasAnElementAtLeastUnlessItIsEmpty) {
+  const CollectiveCase sum{.verb = Verb::kAllReduce}, gather{.verb = Verb::kAllGather};
+  EXPECT_EQ(sum.whole_bytes(3, 2), 4u);
+  EXPECT_EQ(sum.whole_bytes(7, 2), 4u);
+  EXPECT_EQ(sum.whole_bytes(0, 2), 0u);
+  EXPECT_EQ(gather.whole_bytes(4, 3), 12u);
+}
+
 // There are three ranks on two nodes. The last rank is alone on its node.
 TEST(CollectiveCase, KnowsTheBytesThatANodeMustMove) {
   const std::vector<int> node_of{0, 0, 1};

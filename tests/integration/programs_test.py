@@ -301,6 +301,14 @@ class Programs(unittest.TestCase):
                 self.assertLess(row["first_us"], row["iteration_us"])
                 self.assertAlmostEqual(row["exposed_us"], row["iteration_us"] - row["compute_us"])
 
+    def test_bench_leaves_out_references_for_other_nodes(self):
+        out = self.folder / "rows.json"
+        for nodes, reference in ((0, "limit"), (2, "streaming")):
+            outcome = self.succeed("kolo-bench", "all-reduce", "--sizes", "3,64K", "--iterations", 5, "--compare", reference,
+                                   "--json", out, nodes=nodes)  # fmt: skip
+            self.assertEqual([(row["system"], row["size"]) for row in json.loads(out.read_text())], [("kolo", 4), ("kolo", 65536)])
+            self.assertEqual(outcome.stderr.count(f"left out: {reference} is "), 1, outcome.stderr)
+
     def test_bench_refuses_what_it_cannot_compare(self):
         for collective, system, why in (("all-reduce", "carrier-pigeon", ""), ("send-recv", "limit", ", which has nothing like it")):
             unknown = launch("kolo-bench", collective, "--compare", system, ranks=1)
@@ -456,6 +464,8 @@ class Programs(unittest.TestCase):
             (64, "no subcommand 'all-redcue'", ["kolo-bench", "all-redcue"]),
             (64, "--sizez", ["kolo-bench", "all-reduce", "--sizez", "4"]),
             (64, "--iterations", ["kolo-bench", "all-reduce", "--iterations", "-1"]),
+            (64, "--rounds is given more than once: 1, 2", ["kolo-bench", "all-reduce", "--rounds", "1", "--rounds", "2"]),
+            (64, "--seed: '-1' is negative", ["kolo-bench", "error", "--seed", "-1"]),
             (64, "--compression", ["kolo-bench", "all-reduce", "--compression", "fp16"]),
             (64, "--fusion-bytes", ["kolo-bench", "overlap", "--fusion-bytes", "1M"]),
             (64, "--algorithm", ["kolo-bench", "choice", "--algorithm", "ring"]),

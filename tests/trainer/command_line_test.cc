@@ -201,6 +201,27 @@ TEST(CommandLineTest, MistakesAreUsageErrors) {
   EXPECT_EQ(code_of({}, "--data"), ErrorCode::kUsage);
 }
 
+TEST(CommandLineTest, ANumberThatIsNoCountIsAUsageError) {
+  for (const char* option : {"--steps", "--epochs", "--batch", "--accumulate", "--hidden", "--keep",
+                             "--eval-every", "--eval-samples", "--warmup-steps", "--seed"}) {
+    for (const char* value : {"-1", "99999999999999999999"}) {
+      EXPECT_EQ(code_of({"--data", "d", "--model", "mlp", option, value},
+                        option + std::string(": '") + value + "' is negative or too large"),
+                ErrorCode::kUsage);
+    }
+  }
+  EXPECT_EQ(parse({"--data", "d", "--seed", "18446744073709551615"}).config.seed, ~0ull);
+}
+
+TEST(CommandLineTest, AnOptionThatIsGivenTwiceIsAUsageErrorWithBothValues) {
+  EXPECT_EQ(code_of({"--data", "d", "--batch", "16", "--batch", "32"},
+                    "--batch is given more than once: 16, 32"),
+            ErrorCode::kUsage);
+  EXPECT_EQ(code_of({"--data", "d", "--model", "mlp", "--model", "lenet"},
+                    "--model is given more than once: mlp, lenet"),
+            ErrorCode::kUsage);
+}
+
 TEST(CommandLineTest, ValuesThatCannotBeUsedAreConfigurationErrors) {
   const auto expect = [](const char* option, const char* value, const char* part) {
     EXPECT_EQ(code_of({"--data", "d", option, value}, part), ErrorCode::kConfig) << option;

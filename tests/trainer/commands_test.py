@@ -76,6 +76,14 @@ class Commands(unittest.TestCase):
         self.on_run("evaluate", self.checkpoint)
         self.assertEqual(json.loads(self.summary.read_text()), summary)
 
+    def test_targets_and_steps_that_are_out_of_reach_are_told(self):
+        job = ["--data", self.folder / "text.txt", "--layers", 1, "--width", 32, "--heads", 2, "--context", 16, "--steps", 2]
+        error = call(*job, "--target", 90, status=78)
+        self.assertIn("--target 90: accuracy is greater than 0 and at most 1: 0.9 for 90 %", error)
+        lines = call(*job, "--target", 0.9999, "--batch", 2000, "--sample", 0).splitlines()
+        self.assertIn("the target 0.9999 was not reached", lines[:-1])
+        self.assertTrue(any("1 ranks x batch 2000 x 1 passes takes more than the" in line for line in lines))
+
     def test_generate_continues_the_prompt(self):
         text = self.on_run("generate", self.checkpoint)
         self.assertEqual(self.trained.split("generated text:\n")[1].split("\ngpt: ")[0] + "\n", text)

@@ -77,11 +77,20 @@ TEST_F(ConfigFileTest, ErrorsNameFileAndLine) {
   EXPECT_THAT(error_of("data = 'd\n"), HasSubstr(file_ + ": line 1: "));
 }
 
+TEST_F(ConfigFileTest, TwoKeysOfOneOptionAreAnErrorThatNamesBoth) {
+  EXPECT_THAT(error_of("data = 'd'\nbatch = 32\n[a]\nbatch = 16\n"),
+              HasSubstr(file_ + ": lines 2 and 4: batch and batch set the same option"));
+  EXPECT_THAT(error_of("data = 'd'\nwire-dtype = 'bf16'\nwire = 'f16'\n", {"--wire", "f32"}),
+              HasSubstr(file_ + ": lines 2 and 3: wire-dtype and wire set the same option"));
+  EXPECT_THAT(error_of("model = 'mlp'\n[a]\nmodel = 'gpt'\n"), HasSubstr("lines 1 and 3: model"));
+}
+
 TEST_F(ConfigFileTest, ErrorsOfValuesNameFileAndLineAndOption) {
   const auto expect = [&](const std::string& text, const std::string& error) {
     EXPECT_THAT(error_of("data = 'd'\n" + text), HasSubstr(file_ + ": line " + error)) << text;
   };
   expect("batch = 'many'\n", "2: Could not convert: --batch = many");
+  expect("\nbatch = -1\n", "3: --batch: '-1' is negative or too large");
   expect("\nbatch = 0\n", "3: --batch must be at least 1");
   expect("[network]\nfusion-bytes = 'many'\n", "3: --fusion-bytes: 'many'");
   expect("\nwire = 'int4'\n", "3: --wire-dtype: ");

@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -299,6 +302,41 @@ TEST(CorpusTest, DirectoryWithoutTextAndMissingFileAreErrors) {
   const TemporaryDirectory directory;
   EXPECT_THAT(data_error([&] { Corpus corpus(directory.path()); }), HasSubstr("no text"));
   EXPECT_THAT(data_error([&] { Corpus corpus(directory.path() / "absent"); }), HasSubstr("absent"));
+}
+
+/// Samples whose target is their index.
+class Counted final : public Dataset {
+ public:
+  std::size_t size() const override { return 5000; }
+  const SampleFormat& format() const override { return format_; }
+  void copy(std::size_t index, std::uint64_t, std::span<const TensorSlot>,
+            std::span<const TensorSlot> targets) const override {
+    targets[0].as<std::int32_t>()[0] = static_cast<std::int32_t>(index);
+  }
+
+ private:
+  SampleFormat format_{.inputs = {}, .targets = {{.name = "index", .dtype = DType::kInt32}}};
+};
+
+TEST(EvenlySpreadTest, TakesASampleOfEachStretchInNoRegularOrder) {
+  const Counted all;
+  const auto index_of = [](const Dataset& data, std::size_t sample) {
+    std::int32_t index = -1;
+    const TensorSlot slot{std::span(&index, 1)};
+    data.copy(sample, 0, {}, {&slot, 1});
+    return static_cast<std::size_t>(index);
+  };
+  const EvenlySpread part(all, 50), again(all, 50), whole(all, all.size());
+  std::size_t odd = 0;
+  for (std::size_t sample = 0; sample < part.size(); ++sample) {
+    const std::size_t index = index_of(part, sample);
+    EXPECT_EQ(index / 100, sample);
+    EXPECT_EQ(index, index_of(again, sample));
+    EXPECT_EQ(index_of(whole, sample), sample);
+    odd += index % 2;
+  }
+  EXPECT_GT(odd, 10u);
+  EXPECT_LT(odd, 40u);
 }
 
 TEST(ShardingTest, EverySampleOnceAndEveryRankTheSameSteps) {

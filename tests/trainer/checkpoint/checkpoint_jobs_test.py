@@ -172,7 +172,7 @@ class CheckpointJobs(unittest.TestCase):
                 log = "".join(rank.errors() for rank in ranks)
             self.assertEqual(statuses, [74, 74], log)
             self.assertEqual(json.loads(self.json.read_text())["weights_hash"], expected)
-            self.assertRegex(log, "is lost, training goes on: cannot .*: (Read-only file system|Permission denied)")
+            self.assertRegex(log, "is lost(, training goes on)?: cannot .*: (Read-only file system|Permission denied)")
 
     def test_weights_are_exported_from_a_job_and_from_a_checkpoint(self):
         files = [self.folder / name for name in ("job.safetensors", "checkpoint.safetensors")]
