@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <initializer_list>
 #include <new>
@@ -54,12 +57,42 @@ std::vector<std::string> subcommands_of(const CLI::App& app) {
   return names;
 }
 
+/// Returns a sentence about the first option of `command` that is given more often than it may be;
+/// empty if none is.
+std::string describe_repetition(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    const auto most = static_cast<std::size_t>(option->get_items_expected_max());
+    if (option->get_multi_option_policy() != CLI::MultiOptionPolicy::Throw || most == 0 ||
+        option->results().size() <= most) {
+      continue;
+    }
+    return fmt::format("{} is given more than once: {}", option->get_name(),
+                       fmt::join(option->results(), ", "));
+  }
+  return {};
+}
+
+/// CLI11 before 2.3 takes a negative number, or one of more than 64 bits, for a huge count.
+std::string check_count(const std::string& text) {
+  errno = 0;
+  std::strtoull(text.c_str(), nullptr, 0);
+  const bool is_wrong = CLI::detail::trim_copy(text).starts_with('-') || errno == ERANGE;
+  return is_wrong ? fmt::format("'{}' is negative or too large", text) : std::string();
+}
+
 std::string suggestion(std::string_view text, const std::vector<std::string>& names) {
   const auto nearest = nearest_name(text, names);
   return nearest ? fmt::format("; did you mean {}?", *nearest) : std::string();
 }
 
 }  // namespace
+
+void check_counts(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_type_name().starts_with("UINT")) option->check(check_count);
+  }
+  for (CLI::App* command : app.get_subcommands({})) check_counts(*command);
+}
 
 void add_runtime_options(CLI::App& app, Options& options, const IsWanted& is_wanted) {
   for (const OptionEntry& entry : option_table()) {
@@ -154,10 +187,12 @@ std::string describe_usage_error(const CLI::App& app, const CLI::ParseError& err
       return fmt::format("no subcommand '{}'{}", text, suggestion(text, subcommands));
     }
   }
-  return error.what();
+  const std::string repetition = describe_repetition(command);
+  return repetition.empty() ? error.what() : repetition;
 }
 
 bool parse_arguments(CLI::App& app, int argc, const char* const* argv) {
+  check_counts(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -215,6 +250,7 @@ int run_program(const std::function<int()>& run) {
 int run_program(CLI::App& app, int argc, const char* const* argv,
                 const std::function<bool()>& run) {
   app.footer(help_footer());
+  check_counts(app);
   return run_program([&] {
     try {
       app.parse(argc, argv);

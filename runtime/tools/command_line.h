@@ -57,7 +57,12 @@ std::vector<std::size_t> parse_sizes(std::string_view flag, const std::vector<st
 /// Returns the last part of every program's --help: exit statuses and environment variables.
 std::string help_footer();
 
-/// Returns the text of a usage error, with the nearest name of an option or subcommand.
+/// Lets all options with whole numbers from 0 on, also those of subcommands, refuse negative
+/// numbers and those of more than 64 bits. Call it when `app` has its options.
+void check_counts(CLI::App& app);
+
+/// Returns the text of a usage error, with the nearest name of an option or subcommand, or with all
+/// values of an option that is given more than once.
 std::string describe_usage_error(const CLI::App& app, const CLI::ParseError& error);
 
 /// Parses the arguments of a subcommand; returns false if --help was given, and prints it. Throws

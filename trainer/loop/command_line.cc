@@ -21,6 +21,8 @@ namespace {
 Config find_defaults(const Catalog& catalog, int argc, const char* const* argv) {
   CLI::App app;
   Config first;
+  // The parser of all options refuses options that are given more than once.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--model", first.model);
   app.add_option("--shape", first.shape);
   add_config_option(app);
@@ -206,6 +208,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Catalog&
     app.get_option("--prompt")->default_str("");
     add_runtime_options(app, config.runtime);
     add_config_option(app);
+    check_counts(app);
     naming_config_file(app, [&] {
       app.parse(static_cast<int>(arguments.size()), arguments.data());
       choose_length(app, config);

@@ -35,7 +35,7 @@ CommandLine parse_command_line(int argc, const char* const* argv, const Catalog&
 /// options, as in `batch = 32`. Tables may group keys; table names have no meaning. The command
 /// line takes precedence over the file, and the file over the environment.
 /// Errors: `app.parse` throws CLI::ParseError naming file and line, if the file is not TOML, a key
-///         is not an option, or a value is a list.
+///         is not an option, two keys set the same one, or a value is a list.
 void add_config_option(CLI::App& app);
 
 /// Returns the error message `text`, preceded by a file and line of --config if `text` names an

@@ -10,6 +10,7 @@
 #include <optional>
 #include <sstream>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 #include <fmt/format.h>
@@ -62,6 +63,7 @@ class TomlFormat final : public CLI::Config {
   std::vector<CLI::ConfigItem> from_config(std::istream& in) const override {
     const std::string text(std::istreambuf_iterator<char>(in), {});
     std::vector<CLI::ConfigItem> options;
+    keys_.clear();
     try {
       append_items(toml::parse(text), options);
     } catch (const toml::parse_error& error) {
@@ -98,9 +100,22 @@ class TomlFormat final : public CLI::Config {
       if (app_.get_allow_config_extras() == CLI::config_extras_mode::error) {
         require_option(app_, name, value);
       }
+      require_first(name, value.source().begin.line);
       note_line(name, value.source().begin.line);
       options.push_back({.parents = {}, .name = name, .inputs = {text_of(name, value)}});
     }
+  }
+
+  /// Checks that no other key of the file sets the option of this one.
+  void require_first(const std::string& name, std::uint32_t line) const {
+    const CLI::Option* const option = app_.get_option_no_throw("--" + name);
+    if (option == nullptr) return;
+    const std::pair key(line, name);
+    const auto [first, is_first] = keys_.try_emplace(option, key);
+    if (is_first) return;
+    const auto& [one, other] = std::minmax(first->second, key);
+    throw CLI::ConfigError(fmt::format("lines {} and {}: {} and {} set the same option", one.first,
+                                       other.first, one.second, other.second));
   }
 
   /// Records the line of an option unless the command line sets that option. Each of its names gets
@@ -113,6 +128,8 @@ class TomlFormat final : public CLI::Config {
 
   const CLI::App& app_;
   mutable std::map<std::string, std::uint32_t> lines_;  // line numbers by flag
+  // Line and name of the key that sets an option in the file that is read.
+  mutable std::map<const CLI::Option*, std::pair<std::uint32_t, std::string>> keys_;
 };
 
 template <typename Number>
