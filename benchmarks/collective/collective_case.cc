@@ -31,7 +31,7 @@ std::size_t CollectiveCase::whole_bytes(std::size_t most, int ranks) const {
   std::size_t unit = size_of(dtype);
   if (has_parts(verb)) unit *= static_cast<std::size_t>(ranks);
   if (verb == Verb::kSparseRows) unit *= width;
-  return most / unit * unit;
+  return most == 0 ? 0 : std::max<std::size_t>(most / unit, 1) * unit;
 }
 
 double CollectiveCase::bus_factor(int ranks) const {

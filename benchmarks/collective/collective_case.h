@@ -120,7 +120,8 @@ struct CollectiveCase {
   RowForm rows_result = RowForm::kAuto, rows_exchange = RowForm::kAuto;
 
   /// Returns the largest size, at most `most` bytes, that divides into equal parts for `ranks`
-  /// ranks. Each part consists of whole elements, or of whole rows for kSparseRows.
+  /// ranks. Each part consists of whole elements, or of whole rows for kSparseRows: of at least one
+  /// unless `most` is 0.
   std::size_t whole_bytes(std::size_t most, int ranks) const;
   std::size_t height() const { return count() / width; }
   std::size_t count() const { return bytes / size_of(dtype); }

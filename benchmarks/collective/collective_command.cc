@@ -50,12 +50,13 @@ const char* other_place_name(Verb verb) {
 const char* sizes_help(Verb verb) {
   if (verb == Verb::kSparseRows) {
     return "Bytes of the table, comma-separated, with suffixes K, M and G; rounded down to whole "
-           "rows";
+           "rows, at least one";
   }
   return has_parts(verb)
              ? "Bytes of the parts of all ranks, comma-separated, with suffixes K, M and G; "
-               "rounded down so that parts are equal"
-             : "Bytes, comma-separated, with suffixes K, M and G; rounded down to whole elements";
+               "rounded down so that parts are equal, with at least an element each"
+             : "Bytes, comma-separated, with suffixes K, M and G; rounded down to whole elements, "
+               "at least one";
 }
 
 /// Returns the names of those values of `all` for which `is_wanted` is true.
@@ -121,12 +122,12 @@ std::vector<std::string> notes(const Runtime& runtime, const CollectiveOptions& 
   if (compares("gloo") && one_node) {
     all.emplace_back("gloo: TCP over the loopback; it has no shared memory");
   }
-  if (compares("streaming")) {
+  if (compares("streaming") && one_node) {
     all.emplace_back(
         "streaming, from 64 KiB on: the copies and additions that no rank can avoid, in memory "
         "that all have mapped, without flags; a reference, no lower bound");
   }
-  if (compares("limit")) {
+  if (compares("limit") && !one_node) {
     all.emplace_back(
         "limit, from 64 KiB on: TCP streams from node to node of the least bytes that the busiest "
         "one must send or receive; a lower bound where links and not processors take the time");

@@ -24,7 +24,8 @@ class Peers {
   /// Keeps MPI alive if MPI started this job, so that runtimes can follow one another.
   void keep_launcher();
 
-  /// Connects the systems, in the order of their names. Collective; this object and the runtime
+  /// Connects the systems, in the order of their names. It warns of "limit" inside a node and of
+  /// "streaming" between nodes, and leaves them out. Collective; this object and the runtime
   /// must outlive the systems. Errors: KoloError(kConfig) for NCCL on a runtime without a device;
   /// the errors of the systems.
   std::vector<std::unique_ptr<CollectiveSystem>> connect(Runtime& runtime) const;
