@@ -222,8 +222,11 @@ void Checkpointer::look_after_thread() {
       log::warn(error.what());
       return;
     }
-    log::warn(fmt::format("the checkpoint of step {} is lost, training goes on: {}", *step_,
-                          error.what()));
+    if (lost_step_ != step_) {
+      log::warn(fmt::format("the checkpoint of step {} is lost{}: {}", *step_,
+                            is_last_ ? "" : ", training goes on", error.what()));
+    }
+    lost_step_ = step_;
     phase_ = Phase::kFailed;
   }
 }
@@ -272,6 +275,7 @@ bool Checkpointer::after_step(std::uint64_t step, std::optional<double> eval_los
 }
 
 bool Checkpointer::save_last(std::uint64_t step, std::optional<double> eval_loss) {
+  is_last_ = true;
   finish();
   if (step == completed_step_) return true;
   // If an earlier attempt at this step has failed, rank 0 has removed it before it takes part in

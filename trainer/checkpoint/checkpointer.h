@@ -114,6 +114,8 @@ class Checkpointer {
   std::optional<std::uint64_t> step_;  // step of the checkpoint in progress
   std::optional<double> eval_loss_;
   std::optional<std::uint64_t> completed_step_;  // step of the newest complete checkpoint
+  std::optional<std::uint64_t> lost_step_;       // step of the last failure, which is logged once
+  bool is_last_ = false;                         // whether training has ended
   Phase phase_ = Phase::kIdle;
   FileSum sum_;
   Snapshot snapshot_;

@@ -16,6 +16,7 @@
 
 #include "comm/base/check.h"
 #include "comm/base/dtype.h"
+#include "trainer/random.h"
 #include "trainer/tensor.h"
 #include "trainer/text/tokenizer.h"
 
@@ -180,7 +181,8 @@ DatasetEntry tokens_entry();
 DatasetEntry text_entry();
 DatasetEntry words_entry();
 
-/// A data set of `count` samples of another data set, chosen at equal distances.
+/// A data set of `count` samples of another data set: one of each of `count` equal stretches, at a
+/// place that depends on nothing but its number, so that no regular order of the samples biases it.
 class EvenlySpread final : public Dataset {
  public:
   /// `all` outlives this object. Before: count <= all.size().
@@ -190,7 +192,9 @@ class EvenlySpread final : public Dataset {
   const SampleFormat& format() const override { return all_.format(); }
   void copy(std::size_t index, std::uint64_t epoch, std::span<const TensorSlot> inputs,
             std::span<const TensorSlot> targets) const override {
-    all_.copy(index * all_.size() / count_, epoch, inputs, targets);
+    const std::size_t begin = index * all_.size() / count_;
+    const std::size_t end = (index + 1) * all_.size() / count_;
+    all_.copy(begin + Random(0, index).below(end - begin), epoch, inputs, targets);
   }
 
  private:

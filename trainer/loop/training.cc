@@ -55,6 +55,7 @@ class Training final : private Stateful {
         balance_(runtime, config) {}
 
   std::optional<Summary> run(const std::function<bool()>& wants_stop) {
+    require_possible_target();
     require_resumable(config_, runtime_);
     if (!config_.run.empty()) begin_checkpoints(wants_stop);  // first, because it locks the folder
     if (has_checkpoints(config_)) resume_from_checkpoint();
@@ -65,6 +66,7 @@ class Training final : private Stateful {
       note(fmt::format("evaluations take {} of {} held-out samples; --eval-samples changes that",
                        held_out_.size(), task_.data.held_out->size()));
     }
+    note_padding();
     while (step_ < total_steps_ && !has_reached_target()) {
       if (config_.stop_after && step_ >= *config_.stop_after) {
         save_and_stop("as --stop-after says");
@@ -77,6 +79,9 @@ class Training final : private Stateful {
         save_and_stop("by a signal");
         return std::nullopt;
       }
+    }
+    if (config_.target && !has_reached_target()) {
+      note(fmt::format("the target {} was not reached", *config_.target));
     }
     const bool is_saved = !checkpoints_ || checkpoints_->save_last(step_, new_eval_loss());
     learner_.begin_evaluation();  // never ended: these weights are the result
@@ -125,6 +130,25 @@ class Training final : private Stateful {
     held_out_loader_.take_batches(balance_.batches());
     learner_.take_batch(balance_.own_batch());
     note("samples of ranks per pass: " + balance_.words());
+  }
+
+  /// Errors: KoloError(kConfig) for a target that the metric cannot have.
+  void require_possible_target() const {
+    if (!config_.target || !task_.metric.is_share) return;
+    if (*config_.target > 0.0 && *config_.target <= 1.0) return;
+    throw_config_error(fmt::format("--target {}: {} is greater than 0 and at most 1: 0.9 for 90 %",
+                                   *config_.target, task_.metric.name));
+  }
+
+  /// Says so if a step takes more samples than there are.
+  void note_padding() {
+    const std::size_t samples = task_.data.train->size();
+    const auto ranks = static_cast<std::size_t>(data_ranks(config_.mesh, runtime_));
+    if (ranks * config_.batch * config_.accumulation <= samples) return;
+    note(
+        fmt::format("warning: a step of {} ranks x batch {} x {} passes takes more than the {} "
+                    "training samples; the rest is padding, so a smaller --batch is faster",
+                    ranks, config_.batch, config_.accumulation, samples));
   }
 
   bool has_reached_target() const {
