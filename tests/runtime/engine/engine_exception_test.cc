@@ -206,7 +206,7 @@ TEST_P(EngineExceptions, ForWantOfMemoryAreOneErrorOnAllRanks) {
   }
 }
 
-// Whichever request fails, all that create the group get an error or the group.
+// If a request fails, every rank that creates the group gets an error or the group.
 TEST(EngineException, InTheCreationOfAGroupIsAnswered) {
   bool has_thrown = true;
   for (std::size_t at = 1; has_thrown; at += test::kSanitized ? 7 : 3) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/base/check.h"
+
 namespace kolo::trainer::cuda {
 namespace {
 

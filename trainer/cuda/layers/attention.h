@@ -55,7 +55,7 @@ class FusedAttention {
   DnnGraph forward_, backward_;
 };
 
-/// What the attention layers of a model share: memory, and compiled graphs.
+/// Memory and compiled graphs that the attention layers of a model share.
 struct AttentionScratch {
   /// Errors: KoloError(kConfig) if `mode` is kFused and cuDNN cannot.
   AttentionScratch(Context& context, const SelfAttention::Options& options, AttentionMode mode);
